@@ -10,7 +10,8 @@
 //! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, their CPUs,
 //! items |
 //! | `state` | everything under the lock, and what concerns several parts of it |
-//! | `spin`, `batching` | how long to stay awake; a worker's estimates about its items |
+//! | `spin`, `batching`, `wake_cost` | how long to stay awake; a worker's estimates about its items; how many workers to wake at once |
+//! | `guests` | workers of other pods that help with waiting items |
 //! | `pool` | the pool: its lock, how items arrive and how workers are woken |
 //! | `context`, `job`, `current` | queries from a worker's thread, and the worker as forking code sees it |
 //! | `team`, `blocking`, `help` | a team's members; how a worker blocks; how a waiter runs subtasks |

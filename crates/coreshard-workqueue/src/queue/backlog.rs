@@ -1,19 +1,19 @@
-//! Shutting a queue down at once: what has not begun comes back, and what waits is dropped.
+//! Immediate shutdown: items that have not begun are returned, and waiting tasks are dropped.
 //!
-//! An item lies in an intake that it shares with those of other queues, where nobody can look for it, or in a claim
-//! of a worker's. So it is taken out as all others are, by a worker that comes to it: the queue's links are *stopped*,
-//! and a worker that comes to an item of such a link sets it aside instead of running it, and leaves it in the
-//! queue's *backlog*, under a lock. It counts as over then. While all workers are busy with what has begun, the pool's
-//! monitor finds others, as for any items that wait behind long ones.
+//! An item lies in an intake that it shares with items of other queues, which cannot be searched, or in a worker's claim. So a
+//! worker takes it out like any other item: the queue's links are *stopped*, and a worker that reaches an item of a stopped
+//! link sets it aside instead of running it, and leaves it in the queue's *backlog*, under a lock. The item then counts as
+//! finished. While all workers are busy with items that have begun, the pool's monitor finds other workers, as for any items
+//! that wait behind long ones.
 //!
-//! What waits for its turn in a limiter is in no pool, and is taken out by the caller.
+//! Items that wait for their turn in a limiter are in no pool; the caller takes them out.
 //!
 //! Rules:
 //!
-//! 1. An item that was set aside is *claimed* first, where somebody may run it who waits for it (`results/claimable.rs`): from
-//!    then on nothing of the pool link is looked at, which may be gone as soon as the item is counted.
-//! 2. An item whose waiter has begun (a scope, an install) is a part of what has begun: it is run.
-//! 3. No code of a user's is called or dropped under the backlog's lock, or the queue's.
+//! 1. If a waiter may run an item (`results/claimable.rs`), setting it aside *claims* it first. From then on the pool link must
+//!    not be accessed: it may be freed as soon as the item is counted.
+//! 2. An item whose waiter has begun (a scope, an install) is part of work that has begun, so it is run.
+//! 3. User code is never called or dropped under the backlog's lock or the queue's.
 use std::fmt;
 
 use coreshard_platform::user;
@@ -25,8 +25,8 @@ use crate::insight::diagnostic::say_panic;
 const DROPPED: &str = "an item that came back panicked as it was dropped";
 
 /// Items that had not begun when a queue, or all queues of a runtime, were shut down at once; see
-/// [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now) and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now). An iterator over them, in no
-/// order but that of an ordered queue. Dropping it drops those that are left.
+/// [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now) and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now).
+/// Iterates over the items in no particular order, except those of an ordered queue. Dropping it drops the remaining items.
 #[must_use = "dropping it drops the items, which never run then"]
 pub struct Backlog {
     items: std::vec::IntoIter<Returned>,
@@ -38,7 +38,7 @@ impl Backlog {
         Self { items: items.into_iter(), in_flight }
     }
 
-    /// Items that were not over when the time was: they have begun, or wait behind such ones.
+    /// Returns how many items had not finished when the timeout elapsed: those that have begun, or wait behind such items.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -61,7 +61,7 @@ impl ExactSizeIterator for Backlog {}
 impl Drop for Backlog {
     fn drop(&mut self) {
         for left in self.by_ref() {
-            // In front of the net: where one panics, the others are dropped, too.
+            // Caught, so that a panic in one drop does not stop the others.
             say_panic(user::discard(left), DROPPED);
         }
     }
@@ -76,17 +76,17 @@ impl fmt::Debug for Backlog {
     }
 }
 
-/// An item that has not begun; see [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now). Dropping it drops what it holds.
+/// An item that has not begun; see [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now). Dropping it drops its contents.
 #[must_use = "dropping it drops the item, which never runs then"]
 pub struct BacklogItem {
     returned: Option<Returned>,
 }
 
 impl BacklogItem {
-    /// Runs it on this thread, as an item of no queue. The result of a submitted one goes to its handle.
+    /// Runs the item on this thread, as an item of no queue. The result of a submitted item goes to its handle.
     ///
     /// # Panics
-    /// With what it throws, where no handle is there to tell.
+    /// Panics with the item's panic if no handle can report it.
     pub fn run(mut self) {
         if let Some(returned) = self.returned.take() {
             returned.run();

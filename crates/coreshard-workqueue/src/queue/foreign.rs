@@ -1,4 +1,4 @@
-//! Calls of functions of another language, which bring 16 bytes along.
+//! Calls of functions of another language, each with 16 bytes of data.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::base::item::{Item, ItemBody, ItemKind, Name, Payload};
 use crate::base::returned::Returned;
 use crate::insight::Label;
 
-/// A function of another language that queues call, each time with 16 bytes of the caller's:
+/// A function of another language that queues call, each time with 16 bytes of the caller's data:
 /// [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
 ///
 /// # Examples
@@ -19,10 +19,10 @@ use crate::insight::Label;
 pub struct ForeignFunction(ItemKind);
 
 impl ForeignFunction {
-    /// A function and its name for reports; never freed: make one for each function, not for each call.
+    /// Creates a function with a name for reports. It is never freed, so create one for each function, not for each call.
     ///
-    /// It is given the address of the 16 bytes, which are its own, aligned to 8, while the call goes on. It may unwind with
-    /// a panic, which goes to the queue's panic handler, but not with another language's exception.
+    /// The function receives the address of the 16 bytes. They are aligned to 8 and belong to it during the call. It may unwind
+    /// with a Rust panic, which goes to the queue's panic handler, but not with another language's exception.
     ///
     /// # Examples
     /// As [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
@@ -34,7 +34,7 @@ impl ForeignFunction {
         Box::leak(Box::new(Self(ItemKind::awaited(function, name))))
     }
 
-    /// The name.
+    /// Returns the name.
     ///
     /// # Examples
     /// As [`Workqueue::queue_foreign`](crate::Workqueue::queue_foreign).
@@ -49,7 +49,7 @@ impl fmt::Debug for ForeignFunction {
     }
 }
 
-/// Sends a call, whose words stay in registers.
+/// Sends a call whose words stay in registers.
 #[inline(always)]
 #[track_caller]
 pub(super) fn send<P: Platform>(
@@ -65,7 +65,8 @@ pub(super) fn send<P: Platform>(
     }
 }
 
-/// To a queue that looks at its items. The words come one by one: on the other way they are never in memory, then.
+/// Sends a call to a queue that measures or bounds its items. The words are separate arguments, so that the other path never
+/// stores them to memory.
 #[inline(never)]
 #[track_caller]
 fn send_indirectly<P: Platform>(
@@ -89,14 +90,14 @@ impl ItemBody for ForeignCall {
 
     #[inline(always)]
     fn pack(self) -> Item {
-        // One by one, so that they stay in registers: a copy of both at once has to wait until each was stored.
+        // One by one, so that they stay in registers: a copy of both at once would have to wait until each was stored.
         let [first, second] = self.words;
         Item::of_kind(&self.function.0, [first, second])
     }
 
     fn run(self) {
         let Self { function, mut words } = self;
-        // SAFETY: `queue_foreign`'s caller says so, and a body is run once.
+        // SAFETY: guaranteed by `queue_foreign`'s caller, and a body is run once.
         unsafe { function.0.act(&raw mut words) };
     }
 

@@ -1,4 +1,4 @@
-//! What a queue's handles share: the queue ends with it.
+//! State shared by a queue's handles; dropping it ends the queue.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -30,7 +30,7 @@ impl<P: Platform> Drop for LastHandle<P> {
     #[inline(never)]
     fn drop(&mut self) {
         if self.shared.is_forked() {
-            // Nobody is there to run what is left, or to be waited for.
+            // A forked process has no threads to run the remaining items or to be waited for.
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }

@@ -1,5 +1,5 @@
-//! Models of a change of a queue against its producers. Each was seen to fail when what its
-//! comment names was weakened.
+//! Models of a change of a queue against its producers. Each was seen to fail when the step that its comment names was
+//! weakened.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -21,7 +21,7 @@ use crate::insight::diagnostic::Watchdog;
 use crate::pool::{Lease, Monitor, Pool, PoolSet, PoolSettings, Route};
 use coreshard_platform::Loom;
 
-/// A set of one pool without workers: what enters is counted, and never sent.
+/// A set of one pool without workers: items that enter are counted, and never sent.
 fn unmanned(stack_bytes: usize) -> Lease<Loom> {
     let topology = Topology::from_synthetic("pack:1 l3:1 core:1 pu:1").unwrap();
     let cpus: CpuSet = topology.online().clone();
@@ -68,7 +68,7 @@ type Word = <Loom as Platform>::AtomicU32;
 
 struct Model {
     generations: Generations<Loom>,
-    /// What was accepted, in all.
+    /// All items that were accepted.
     accepted: Word,
     over: Word,
 }
@@ -83,7 +83,7 @@ impl Model {
         Arc::new(Self { generations, accepted: Word::new(0), over: Word::new(0) })
     }
 
-    /// An item that is over as soon as it is counted in.
+    /// An item that finishes as soon as it is counted in.
     fn enter(&self) -> Result<(), RefusedReason> {
         let entry = self.generations.enter_here(super::WhenFull::Wait)?;
         self.accepted.fetch_add(1, AcqRel);
@@ -92,9 +92,8 @@ impl Model {
     }
 }
 
-/// A producer against a change, and the reaping of what is past. Fails with the close left out of
-/// `publish`, and with `in_flight` not asked by `reap`: an item is counted into pools without
-/// workers.
+/// A producer against a change, and the reaping of past generations. Fails without the close in `publish`, and without the
+/// check of `in_flight` in `reap`: an item is counted into pools without workers.
 #[test]
 fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
     Loom::check(2, || {
@@ -119,8 +118,8 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
     });
 }
 
-/// A flush against a producer: what was accepted before the cut is over after it, and what comes
-/// later is counted elsewhere. Fails with the current generation left out of what is waited for.
+/// A flush against a producer: items accepted before the cut have finished after the flush, and later ones are counted
+/// elsewhere. Fails if the current generation is not waited for.
 #[test]
 fn loom_a_flush_sees_what_came_before_it() {
     Loom::check(2, || {
@@ -143,8 +142,8 @@ fn loom_a_flush_sees_what_came_before_it() {
     });
 }
 
-/// A producer against the queue's end: it is refused, or waited for. Fails with the count not
-/// taken back where the pool link is closed, and with the look at `closed` left out.
+/// A producer against the queue's end: it is rejected, or waited for. Fails if the count is not taken back when the pool link
+/// is closed, and without the check of `closed`.
 #[test]
 fn loom_what_is_accepted_beside_a_close_is_counted() {
     Loom::check(2, || {
@@ -163,12 +162,11 @@ fn loom_what_is_accepted_beside_a_close_is_counted() {
     });
 }
 
-/// An item between the worker that comes to its place and the one that waits for it: one of the two runs it,
-/// and the pool link, which counts it and no more in the end, is empty only when it is over and its place gone.
+/// An item between the worker that reaches its place and the waiter: one of the two runs it. The pool link counts it exactly
+/// once in the end, and is empty only when the item has finished and its place has left the queue.
 ///
-/// Fails with `pass` that counts nothing in (the pool link is empty while the waiter runs the item), with
-/// `pass` that does not take its count back, and with `end` that stores instead of swapping and so never
-/// counts what was relayed.
+/// Fails if `pass` counts nothing in (the pool link is empty while the waiter runs the item), if `pass` does not take its count
+/// back, and if `end` stores instead of swapping and so never counts a relayed item.
 #[test]
 #[allow(unsafe_code)]
 fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
@@ -202,7 +200,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
     });
 }
 
-/// An item between the worker that comes to its place and whoever cancels it: it runs, or comes back, and is counted
+/// An item between the worker that reaches its place and a thread that cancels it: it runs, or is returned, and is counted
 /// once.
 #[allow(unsafe_code)]
 fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
@@ -237,18 +235,18 @@ fn loom_an_item_that_is_cancelled_comes_back_or_runs() {
     cancel_beside_a_worker(Claimable::cancel);
 }
 
-/// The model fails where the cancel looks first, and writes then.
+/// The model fails if the cancel checks first, and writes afterwards.
 #[test]
 #[should_panic(expected = "it runs once")]
 fn loom_a_cancel_in_two_steps_is_found() {
     cancel_beside_a_worker(Claimable::cancel_in_two_steps);
 }
 
-/// How whoever has room brings its item.
+/// How a producer that has room queues its item.
 type Bring = fn(&Generations<Loom>) -> Result<SubmitPermit<'_, Loom>, RefusedReason>;
 
 /// Room that is kept for an item, against the queue's end and a producer that waits for room: the item is counted in or
-/// comes back, the producer hears of it, and the room is free once in the end.
+/// returned, the producer is notified, and the room is free once in the end.
 fn room_beside_the_end(bring: Bring) {
     Loom::check(2, move || {
         let capacity = Capacity::new(1);
@@ -258,7 +256,7 @@ fn room_beside_the_end(bring: Bring) {
             let (model, capacity) = (Arc::clone(&model), Arc::clone(&capacity));
             loom::thread::spawn(move || match bring(&model.generations) {
                 Ok(entry) => {
-                    // The item begins, and is over.
+                    // The item begins and finishes.
                     capacity.give_back();
                     entry.abandon();
                     1
@@ -283,14 +281,14 @@ fn loom_room_that_is_kept_is_given_back_once() {
     room_beside_the_end(|generations| generations.enter_permitted(Target::Here, Origin::Outside));
 }
 
-/// The model fails where what is refused keeps its room.
+/// The model fails if a rejected item keeps its room.
 #[test]
 #[should_panic(expected = "the room is given back once")]
 fn loom_room_that_goes_with_a_refused_item_is_found() {
     room_beside_the_end(|generations| generations.enter_locked(Target::Here, Origin::Outside));
 }
 
-/// Where an item was counted in, on its way to another thread.
+/// The place of an item that was counted in, on its way to another thread.
 struct Kept(std::ptr::NonNull<PoolLink<Loom>>, usize);
 
 // SAFETY: a pool link is shared between threads as it is.
@@ -308,12 +306,12 @@ impl Kept {
 }
 
 impl Model {
-    /// Runs the one item there is.
+    /// Runs the only item.
     fn run(&self) {
         assert_eq!(self.over.fetch_add(1, AcqRel), 0, "it runs once");
     }
 
-    /// Nothing is in flight only where the item is over.
+    /// Nothing is in flight only if the item has finished.
     fn check(&self) {
         assert!(self.generations.in_flight() > 0 || self.over.load(Acquire) == 1);
     }

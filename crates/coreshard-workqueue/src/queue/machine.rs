@@ -1,4 +1,4 @@
-//! What a runtime's queues share: the machine, and its pools by their attributes.
+//! State shared by a runtime's queues: the machine, and its pools by their attributes.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -22,30 +22,30 @@ use crate::pool::{
 };
 use crate::timers::Timers;
 
-/// Tells which CPUs may be used now.
+/// Returns the CPUs that may be used now.
 pub(crate) type Probe = Box<User<dyn Fn() -> Option<CpuSet> + Send + Sync>>;
 
-/// The nice value of high-priority queues' workers, as the kernel's (`HIGHPRI_NICE_LEVEL`).
+/// The nice value of high-priority queues' workers, the same as the kernel's (`HIGHPRI_NICE_LEVEL`).
 const HIGH_PRIORITY_NICE: i8 = -20;
 
-/// What the kernel has; another value is taken by it for the next one of these.
+/// The kernel's range of nice values; it clamps other values to this range.
 const NICE: std::ops::RangeInclusive<i8> = -20..=19;
 
-/// Permits that a word has room for, and for as many that are let in beyond them.
+/// The most permits that a word can count while leaving room for as many that are let in beyond them.
 const MAX_CAPACITY: usize = 1 << 48;
 
 pub(crate) struct Machine<P: Platform> {
     pub(crate) topology: Topology,
     pub(crate) usable: Lock<P, CpuSet>,
     pub(crate) cpu_quota: Option<f64>,
-    /// How many workers are to run at once on all usable CPUs, where that was said.
+    /// How many workers run at once on all usable CPUs, if that was set.
     pub(crate) workers: Option<usize>,
-    /// Where the topology is virtual: the platform's CPUs that it is laid over.
+    /// The platform's CPUs under the topology, if the topology is virtual.
     pub(crate) laid_over: Option<Vec<CpuId>>,
     pub(crate) settings: PoolSettings,
-    /// Of queues that have none of their own.
+    /// The hooks of queues that have none of their own.
     pub(crate) hooks: Hooks,
-    /// What workers' names begin with.
+    /// The prefix of the workers' names.
     pub(crate) thread_names: Arc<str>,
     pub(crate) insight: Wanted,
     pub(crate) event: Arc<Event<P>>,
@@ -53,24 +53,24 @@ pub(crate) struct Machine<P: Platform> {
     pub(crate) timers: Arc<Timers<P>>,
     pub(crate) registry: SleepingLock<P, Registry<P>>,
     pub(crate) probe: Option<Probe>,
-    /// In which process, as [`Platform::process_generation`] counts them.
+    /// The process that the machine belongs to, as [`Platform::process_generation`] counts them.
     pub(crate) process_generation: u32,
 }
 
-/// What was collected of a queue that was stopped, and how many of its items are not over.
+/// Items that were collected from a stopped queue, and how many of its items have not finished.
 pub(crate) type Collected = (Vec<Returned>, u64);
 
-/// A queue of this machine's.
+/// A queue of this machine.
 pub(crate) trait Queue: Send + Sync {
-    /// Other CPUs may be used than when it was made, or changed.
+    /// Adapts to a change of the usable CPUs.
     fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError>;
-    /// It takes nothing more.
+    /// Closes the queue.
     fn shut_down(&self);
-    /// It takes nothing more, since an item of it panicked.
+    /// Closes the queue because one of its items panicked.
     fn close_after_panic(&self) {}
-    /// It takes nothing more, and begins nothing more; [`Self::collect`] is to follow.
+    /// Closes the queue and begins nothing more; [`Self::collect`] follows.
     fn stop(&self);
-    /// Waits for what has begun, or until `deadline`, and has what had not.
+    /// Waits for the items that have begun, or until `deadline`, and returns those that had not.
     fn collect(&self, deadline: Time) -> Collected;
     /// Waits until nothing is in flight, or until `deadline`.
     fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout>;
@@ -91,19 +91,19 @@ impl<P: Platform> Registry<P> {
     }
 }
 
-/// Those that have not ended. They are dropped without the registry's lock: the last holder of a queue or a set waits for
-/// threads, and hooks go with it, which are a user's.
+/// Returns those that have not ended. They must be dropped outside the registry's lock: the last holder of a queue or a set
+/// waits for threads, and drops hooks, which are user code.
 pub(crate) fn alive<T: ?Sized>(all: &[Weak<T>]) -> Vec<Arc<T>> {
     all.iter().filter_map(Weak::upgrade).collect()
 }
 
 impl<P: Platform> Machine<P> {
-    /// True in the child of a fork: the runtime's threads are not here.
+    /// Returns true in the child of a fork, which does not have the runtime's threads.
     pub(crate) fn is_forked(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
-    /// Refuses a mask that names CPUs which cannot be used.
+    /// Rejects a mask that names CPUs which cannot be used.
     pub(crate) fn check_mask(&self, mask: Option<&CpuSet>) -> Result<(), BuildErrorKind> {
         let Some(mask) = mask else { return Ok(()) };
         if mask.is_empty() {
@@ -117,7 +117,7 @@ impl<P: Platform> Machine<P> {
         Ok(())
     }
 
-    /// Goes on with these CPUs; see [`Runtime::set_usable`].
+    /// Continues on these CPUs; see [`Runtime::set_usable`].
     pub(crate) fn set_usable(&self, cpus: CpuSet) -> Result<(), BuildError> {
         let online = self.topology.online();
         let broken = if self.is_forked() {
@@ -142,7 +142,7 @@ impl<P: Platform> Machine<P> {
         results.into_iter().collect()
     }
 
-    /// What a request comes to on this machine, as it is now.
+    /// Resolves a request on this machine as it is now.
     pub(crate) fn attributes(&self, request: &Request) -> Result<Attributes, BuildErrorKind> {
         let usable = self.usable.lock().clone();
         if request.shard_size.was_corrected() {
@@ -159,7 +159,7 @@ impl<P: Platform> Machine<P> {
             Some(items) if items > MAX_CAPACITY => return Err(BuildErrorKind::CapacityTooLarge),
             _ => {}
         }
-        // What is left of the mask; all that can be used where nothing is left, as the kernel does.
+        // The usable CPUs of the mask, or all usable ones if none is left, as in the kernel.
         let mask = match &request.mask {
             None => usable,
             Some(mask) if mask.is_disjoint(&usable) => {
@@ -191,14 +191,14 @@ impl<P: Platform> Machine<P> {
         })
     }
 
-    /// A lease of the pools with these attributes, which are started where there are none.
+    /// Leases the pools with these attributes, and starts those that do not exist.
     pub(crate) fn lease(
         &self,
         attributes: Attributes,
         request: &Request,
     ) -> Result<Lease<P>, BuildErrorKind> {
         match self.try_lease(attributes.clone(), request) {
-            // Perhaps for those who are going: their threads, and their part of the limit, are free soon.
+            // Threads that are exiting may still count against the limit, so retry once they have exited.
             Err(BuildErrorKind::Worker(_)) if self.monitor.wait_for_leavers(&self.event) => {
                 self.try_lease(attributes, request)
             }
@@ -228,7 +228,7 @@ impl<P: Platform> Machine<P> {
         Ok(lease)
     }
 
-    /// A team's pools, with its members. `name_of` and `start` are called under no lock.
+    /// Starts a team's pools with their members. `name_of` and `start` are called under no lock.
     pub(crate) fn start_team(
         &self,
         request: &Request,
@@ -261,7 +261,7 @@ impl<P: Platform> Machine<P> {
             Pods::new(&self.topology, mask, scope, request.shard_size).map_err(BuildErrorKind::Pods)
         };
         let mut pods = pods_in(scope)?;
-        // Each pod of a team has a member.
+        // Each pod of a team needs a member.
         for &wider in Scope::ALL.iter().filter(|wider| **wider > scope) {
             if pods.len() <= members.unwrap_or(usize::MAX) {
                 break;
@@ -287,7 +287,8 @@ impl<P: Platform> Machine<P> {
                 node: pod.node.filter(|_| self.laid_over.is_none()),
                 roam: if attributes.strict { home.clone() } else { roam.clone() },
                 home,
-                // A team has as many as it was asked for, also beyond the CPUs: they may wait, unsaid.
+                // A team gets as many threads as were requested, even more than there are CPUs: its members may block
+                // unannounced.
                 limit: members.as_ref().map_or(limit, |members| members.len()),
                 members: members.clone().unwrap_or_default(),
                 injector_by_cpu: Arc::clone(&injector_by_cpu),
@@ -314,7 +315,7 @@ impl<P: Platform> Machine<P> {
         Ok(lease)
     }
 
-    /// How many workers each pod's pool may run at once, by pod.
+    /// Returns how many workers each pod's pool may run at once, by pod.
     fn worker_limits(&self, pods: &Pods) -> Vec<usize> {
         let usable = self.usable.lock().len();
         let pod_cpus: Vec<usize> = pods.iter().map(|pod| pod.cpus.len()).collect();
@@ -334,7 +335,7 @@ impl<P: Platform> Machine<P> {
         }
     }
 
-    /// The platform's CPUs under `cpus` of the topology.
+    /// Maps `cpus` of the topology to the platform's CPUs.
     fn platform_cpus(&self, cpus: &CpuSet) -> CpuSet {
         match &self.laid_over {
             None => cpus.clone(),
@@ -353,7 +354,7 @@ impl<P: Platform> Machine<P> {
             let injector = u32::from(injectors[cpu.id.index()]);
             routes[real.index()].get_or_insert(Route { pod: pod.0, injector });
         }
-        // A CPU outside the mask goes to the pod of the nearest CPU that is inside.
+        // A CPU outside the mask is routed to the pod of the nearest CPU inside it.
         (0..routes.len())
             .map(|at| {
                 let pod =
@@ -380,9 +381,9 @@ impl<P: Platform> Machine<P> {
     }
 }
 
-/// Shares `workers` for `usable` CPUs out to pods of so many CPUs each. What does not divide goes where the
-/// sum so far falls behind most, so that all pods of all usable CPUs have `workers` together, but for those
-/// whose share is less than one worker, or more than `most`.
+/// Divides `workers` for `usable` CPUs among pods with the given numbers of CPUs. Remainders go to the pods at which the
+/// running sum falls behind most, so that all pods of all usable CPUs together have `workers`, except those whose share is less
+/// than one worker or more than `most`.
 fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) -> Vec<usize> {
     let upto = |cpus: usize| workers.saturating_mul(cpus) / usable.max(1);
     let mut before = 0;
@@ -396,11 +397,11 @@ fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) ->
         .collect()
 }
 
-/// Which members of a team are in which pod: at least one in each, and else as many as its CPUs' share.
+/// Assigns the members of a team to pods: at least one to each, otherwise in proportion to the pods' CPUs.
 fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
     let mut counts = vec![1; pod_cpus.len()];
     for _ in pod_cpus.len()..members {
-        // Where one more leaves each with the largest part of a CPU.
+        // To the pod in which one more member leaves each with the largest part of a CPU.
         let next = (0..counts.len()).min_by(|&one, &other| {
             let load =
                 |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];
@@ -418,7 +419,7 @@ fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
+/// Returns the injector of each CPU in its pod's pool: as many injectors as CPUs, up to a limit, then in turn.
 fn injectors(pods: &Pods, highest_cpu: usize) -> Box<[u8]> {
     let mut injectors = vec![0; highest_cpu + 1];
     for pod in pods.iter() {

@@ -1,5 +1,5 @@
-//! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file tells how
-//! it changes while it is used.
+//! A workqueue: a name, attributes, and a pool link to each pool. `README.md` beside this file explains how a queue changes
+//! while it is in use.
 
 mod backlog;
 mod change;
@@ -51,10 +51,9 @@ pub(crate) use waiting_tasks::{WaitingTable, WaitingTask};
 
 /// A queue of work items, run by the pools of its affinity scope.
 ///
-/// Clones are handles to the same queue. When the last one is dropped, everything that was
-/// accepted is run to its end first; the drop waits for that, and for the end of the workers that no
-/// other queue needs (but for a drop inside one of the queue's own items, which leaves the waiting to a
-/// thread of its own).
+/// Clones are handles to the same queue. Dropping the last handle blocks until every accepted item has finished and the workers
+/// that no other queue needs have exited. If one of the queue's own items drops the last handle, a separate thread does this
+/// waiting.
 pub struct Workqueue<P: Platform = Host> {
     handle: Arc<LastHandle<P>>,
 }
@@ -64,7 +63,7 @@ impl<P: Platform> Workqueue<P> {
         Self { handle: LastHandle::new(shared) }
     }
 
-    /// A handle to the queue whose item this thread is inside of, if there is one.
+    /// Returns a handle to the queue whose item this thread is running, if any.
     pub(crate) fn here() -> Option<Self> {
         let handle = core_here::<P>()?.handle.get()?.upgrade()?;
         handle.downcast().ok().map(|handle| Self { handle })
@@ -75,12 +74,12 @@ impl<P: Platform> Workqueue<P> {
         &self.handle.shared
     }
 
-    /// A name for the queue while it lives.
+    /// Returns an identifier that is unique while the queue lives.
     pub(crate) fn id(&self) -> u64 {
         self.shared().core.queue_id()
     }
 
-    /// The queue's name.
+    /// Returns the queue's name.
     ///
     /// # Examples
     /// ```
@@ -92,7 +91,8 @@ impl<P: Platform> Workqueue<P> {
         self.shared().name()
     }
 
-    /// How many items may wait to begin ([`Builder::capacity`](crate::Builder::capacity)); `None` without a bound.
+    /// Returns how many items may wait to begin ([`Builder::capacity`](crate::Builder::capacity)), or `None` if the queue is
+    /// unbounded.
     ///
     /// # Examples
     /// ```
@@ -106,11 +106,11 @@ impl<P: Platform> Workqueue<P> {
         self.shared().core.capacity.as_ref()?.permits(self.is_forked())
     }
 
-    /// A future that ends after `duration`, by the timers of the queue's runtime; see
+    /// Returns a future that completes after `duration`, driven by the timers of the queue's runtime; see
     /// [`Runtime::sleep`](crate::Runtime::sleep).
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Runtime::sleep`](crate::Runtime::sleep) does.
     ///
     /// # Examples
     /// ```
@@ -123,16 +123,15 @@ impl<P: Platform> Workqueue<P> {
         timers::sleep(self.timers(), duration)
     }
 
-    /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work`
-    /// holds at most 16 bytes (8 in a queue with a capacity).
+    /// Queues `work` in the pod of the CPU that the caller runs on. Allocates nothing if `work` holds at most 16 bytes (8 in a
+    /// queue with a capacity).
     ///
-    /// Never waits, but for room in a full queue that has a [`capacity`](crate::Builder::capacity);
-    /// [`try_queue`](Self::try_queue) does not, and [`queue_async`](Self::queue_async) is a future.
+    /// Blocks only if the queue has a [`capacity`](crate::Builder::capacity) and is full. [`try_queue`](Self::try_queue) never
+    /// blocks, and [`queue_async`](Self::queue_async) returns a future.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none: it is shut down, or being drained, also while the caller
-    /// waits for room. Or if the caller would wait for ever for that
-    /// ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
+    /// Returns `work` if the queue rejects it because it is shut down or being drained, including while the caller waits for
+    /// room. Also returns it if waiting for room would never end ([`WouldDeadlock`](RefusedReason::WouldDeadlock)).
     ///
     /// # Examples
     /// ```
@@ -158,7 +157,7 @@ impl<P: Platform> Workqueue<P> {
     /// Queues `work` in the pod that `cpu` belongs to.
     ///
     /// # Errors
-    /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none.
+    /// Returns `work` if `cpu` is not one of the queue's CPUs, or if the queue rejects it.
     ///
     /// # Examples
     /// ```
@@ -177,11 +176,11 @@ impl<P: Platform> Workqueue<P> {
         self.queue_to(Target::Cpu(cpu), work)
     }
 
-    /// Queues `work` in a pod on `node`: the caller's own pod if it lies there, else the node's
-    /// pods take turns by the caller's CPU.
+    /// Queues `work` in a pod on `node`: the caller's own pod if it lies on that node, otherwise one of the node's pods, chosen
+    /// by the caller's CPU.
     ///
     /// # Errors
-    /// Hands `work` back if none of the queue's pods lies on `node`, or the queue takes none.
+    /// Returns `work` if none of the queue's pods lies on `node`, or if the queue rejects it.
     ///
     /// # Examples
     /// ```
@@ -211,10 +210,10 @@ impl<P: Platform> Workqueue<P> {
         SubmitPermit::send_entered(self.shared().generations.enter(target, WhenFull::Wait), work)
     }
 
-    /// Queues `work` and returns a handle to its result. One allocation, for the result.
+    /// Queues `work` and returns a handle to its result. Makes one allocation, for the result.
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none, as [`queue`](Self::queue) does.
+    /// Returns `work` if the queue rejects it, as [`queue`](Self::queue) does.
     ///
     /// # Examples
     /// ```
@@ -234,12 +233,12 @@ impl<P: Platform> Workqueue<P> {
         submit(self.shared().generations.enter_here(WhenFull::Wait), work)
     }
 
-    /// As [`queue`](Self::queue), but never waits: where as many items wait as the queue's
-    /// [`capacity`](crate::Builder::capacity) is, or producers wait for room, `work` comes back. In a queue without a capacity it
+    /// Queues `work` like [`queue`](Self::queue), but never blocks: `work` is returned if the queue's
+    /// [`capacity`](crate::Builder::capacity) is used up or producers already wait for room. In a queue without a capacity it
     /// is the same as `queue`.
     ///
     /// # Errors
-    /// Hands `work` back, by the reason [`Full`](RefusedReason::Full) if the queue is full; else as `queue`.
+    /// Returns `work` with the reason [`Full`](RefusedReason::Full) if the queue is full; otherwise as `queue`.
     ///
     /// # Examples
     /// ```
@@ -265,10 +264,10 @@ impl<P: Platform> Workqueue<P> {
         SubmitPermit::send_entered(self.shared().generations.enter_here(WhenFull::Refuse), work)
     }
 
-    /// As [`submit`](Self::submit), but never waits for room; see [`try_queue`](Self::try_queue).
+    /// Submits `work` like [`submit`](Self::submit), but never waits for room; see [`try_queue`](Self::try_queue).
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`try_queue`](Self::try_queue) does.
     ///
     /// # Examples
     /// ```
@@ -289,14 +288,14 @@ impl<P: Platform> Workqueue<P> {
         submit(self.shared().generations.enter_here(WhenFull::Refuse), work)
     }
 
-    /// A future that queues `work` as soon as there is room, and ends then. It waits among the producers that
-    /// wait, threads and futures alike, first come, first served; its place there is that of its first poll.
+    /// Returns a future that queues `work` as soon as there is room. Waiting threads and futures share one line, first come,
+    /// first served. The future joins it at its first poll.
     ///
-    /// Until it has ended nothing is queued: a future that is dropped before leaves the queue as it was, and
-    /// drops `work`. [`QueueAsync::into_item`] has it back instead.
+    /// Nothing is queued until the future completes. Dropping it earlier leaves the queue unchanged and drops `work`;
+    /// [`QueueAsync::into_item`] recovers it instead.
     ///
     /// # Errors
-    /// It ends with `work` where the queue takes none: it is shut down, or being drained, before there was room.
+    /// Completes with `work` if the queue is shut down or drained before there was room.
     ///
     /// # Examples
     /// ```
@@ -326,11 +325,11 @@ impl<P: Platform> Workqueue<P> {
         QueueAsync::new(self.shared(), work)
     }
 
-    /// Room for one item, if there is some now.
+    /// Reserves room for one item, if there is any now.
     ///
     /// # Errors
-    /// [`Full`](RefusedReason::Full), if as many items wait as the queue's [`capacity`](crate::Builder::capacity) is, or
-    /// producers wait for room.
+    /// Returns [`Full`](RefusedReason::Full) if the queue's [`capacity`](crate::Builder::capacity) is used up or producers
+    /// already wait for room.
     ///
     /// # Examples
     /// ```
@@ -351,11 +350,11 @@ impl<P: Platform> Workqueue<P> {
         Ok(Reservation::new(Arc::clone(&self.handle)))
     }
 
-    /// A future that ends as soon as there is room for one item, with that room. It waits among the producers that
-    /// wait, first come, first served; dropping it gives its place up.
+    /// Returns a future that completes with room for one item. It waits in line with the other producers, first come, first
+    /// served. Dropping it gives up its place.
     ///
     /// # Errors
-    /// It ends with the reason where the queue takes none: it is shut down, or being drained, before there was room.
+    /// Completes with the reason if the queue is shut down or drained before there was room.
     ///
     /// # Examples
     /// ```
@@ -369,13 +368,14 @@ impl<P: Platform> Workqueue<P> {
         ReserveAsync::new(Arc::clone(&self.handle))
     }
 
-    /// Queues a call of a function of another language, with 16 bytes, for `target`. Allocates nothing, but in a queue that
-    /// looks at its items.
+    /// Queues a call of a function of another language, with 16 bytes, for `target`. Allocates nothing, unless the queue
+    /// measures or bounds its items.
     ///
-    /// It is run in any case, also where the queue is shut down at once: what the bytes hold has no other end.
+    /// The function is always called, even if the queue is shut down at once, since nothing else can release what the bytes
+    /// hold.
     ///
     /// # Errors
-    /// As [`queue`](Self::queue), without a wait for room; the bytes are the caller's, then.
+    /// Fails as [`queue`](Self::queue) does, but without waiting for room. On an error the caller keeps ownership of the bytes.
     ///
     /// # Safety
     /// The function may be called with these bytes, on any thread.
@@ -413,13 +413,13 @@ impl<P: Platform> Workqueue<P> {
         Ok(())
     }
 
-    /// Counts an item in; whoever sends it answers for what it borrows.
+    /// Counts an item in. The caller that sends it is responsible for the item's borrows.
     #[inline(always)]
     pub(crate) fn enter(&self, target: Target) -> Result<SubmitPermit<'_, P>, RefusedReason> {
         self.shared().generations.enter(target, WhenFull::Wait)
     }
 
-    /// As [`Self::enter`], without a wait, and though the queue may be full.
+    /// Counts an item in like [`Self::enter`], without waiting, even if the queue is full.
     #[inline(always)]
     pub(crate) fn enter_beyond(
         &self,
@@ -428,7 +428,8 @@ impl<P: Platform> Workqueue<P> {
         self.shared().generations.enter(target, WhenFull::Exceed)
     }
 
-    /// As [`Self::enter_beyond`], for what was accepted before: where the queue has left its target meanwhile, it goes to another.
+    /// Counts in an item that was accepted earlier, like [`Self::enter_beyond`]. If the queue no longer serves its target, it
+    /// goes to another one.
     pub(crate) fn enter_accepted(
         &self,
         target: Target,
@@ -441,7 +442,7 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
-    /// For what is to come later: an error where the queue has no such target now.
+    /// Checks a target for an item that will be queued later: an error if the queue does not serve it now.
     pub(crate) fn check_target(&self, target: Target) -> Result<(), RefusedReason> {
         if target == Target::Here {
             return Ok(());
@@ -454,7 +455,7 @@ impl<P: Platform> Workqueue<P> {
             Err(reason @ (RefusedReason::NoSuchCpu(_) | RefusedReason::NoSuchNode(_))) => {
                 Err(reason)
             }
-            // It may take it then.
+            // The queue may accept the item by then.
             Err(_) => Ok(()),
         }
     }
@@ -463,7 +464,7 @@ impl<P: Platform> Workqueue<P> {
         self.shared().is_forked()
     }
 
-    /// A panic that no handle will tell of.
+    /// Reports a panic that no handle will report.
     pub(crate) fn on_panic(&self, thrown: Thrown) {
         self.shared().core.on_panic(thrown);
     }
@@ -472,16 +473,16 @@ impl<P: Platform> Workqueue<P> {
         self.shared().timers()
     }
 
-    /// Lets go of this handle, without waiting; gives it back if it is the last, whose drop waits.
+    /// Releases this handle without waiting. Returns it if it is the last one, whose drop would wait.
     pub(crate) fn release(self) -> Option<Self> {
         Arc::into_inner(self.handle).map(|last| Self { handle: Arc::new(last) })
     }
 
-    /// Waits until nothing that was accepted is left, including what items of this queue queue
-    /// meanwhile: nobody else can, until it returns.
+    /// Waits until every accepted item has finished, including items that this queue's own items queue meanwhile. Other callers
+    /// are rejected until it returns.
     ///
     /// # Errors
-    /// Where an item of this queue calls it: it would wait for itself.
+    /// Fails if an item of this queue calls it, since it would wait for itself.
     ///
     /// # Examples
     /// ```
@@ -498,7 +499,7 @@ impl<P: Platform> Workqueue<P> {
         self.shared().drain(None).map(|_drained| ())
     }
 
-    /// As [`drain`](Self::drain), but for no longer than `timeout`. The queue is open again in any case.
+    /// Drains the queue like [`drain`](Self::drain), but waits at most `timeout`. The queue accepts items again in either case.
     ///
     /// ```
     /// use std::time::Duration;
@@ -514,7 +515,7 @@ impl<P: Platform> Workqueue<P> {
     /// ```
     ///
     /// # Errors
-    /// When the time is over; or where an item of this queue calls it.
+    /// Fails when the timeout has elapsed, or if an item of this queue calls it.
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         let drained = self.shared().drain(Some(P::now() + timeout))?;
         self.unless_time_is_over(drained)
@@ -528,11 +529,11 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
-    /// Waits until all that was queued before the call is over. What is queued meanwhile is not
-    /// waited for; neither is a delayed item whose time has not come.
+    /// Waits until every item that was queued before the call has finished. It does not wait for items queued meanwhile, nor
+    /// for delayed items that are not yet due.
     ///
     /// # Errors
-    /// Where an item of this queue calls it: it would wait for itself.
+    /// Fails if an item of this queue calls it, since it would wait for itself.
     ///
     /// # Examples
     /// ```
@@ -550,7 +551,7 @@ impl<P: Platform> Workqueue<P> {
         self.shared().flush(None).map(|_flushed| ())
     }
 
-    /// As [`flush`](Self::flush), but for no longer than `timeout`. Nothing is refused meanwhile, nor after.
+    /// Flushes the queue like [`flush`](Self::flush), but waits at most `timeout`. The queue accepts items throughout.
     ///
     /// ```
     /// use std::time::Duration;
@@ -562,18 +563,17 @@ impl<P: Platform> Workqueue<P> {
     /// ```
     ///
     /// # Errors
-    /// When the time is over; or where an item of this queue calls it.
+    /// Fails when the timeout has elapsed, or if an item of this queue calls it.
     pub fn flush_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
         let flushed = self.shared().flush(Some(P::now() + timeout))?;
         self.unless_time_is_over(flushed)
     }
 
-    /// Lets no further item begin, until [`thaw`](Self::thaw). Items that the pools have already
-    /// go on; what is queued meanwhile waits, in order. A frozen queue whose last handle is
-    /// dropped is thawed, so that nothing is lost.
+    /// Lets no further item begin until [`thaw`](Self::thaw). Items that are already in the pools still run; items queued
+    /// meanwhile wait, in order. Dropping the last handle of a frozen queue thaws it, so that no item is lost.
     ///
     /// # Errors
-    /// Where the queue's pools serve as many queues as they can.
+    /// Fails if the queue's pools already serve as many queues as they can.
     ///
     /// # Examples
     /// ```
@@ -590,10 +590,10 @@ impl<P: Platform> Workqueue<P> {
         self.shared().set_frozen(true)
     }
 
-    /// Lets the items go that waited since [`freeze`](Self::freeze), and all that come.
+    /// Releases the items that have waited since [`freeze`](Self::freeze), and lets later ones pass.
     ///
     /// # Errors
-    /// As there; then the queue is still frozen.
+    /// Fails as [`freeze`](Self::freeze) does; the queue is then still frozen.
     ///
     /// # Examples
     /// ```
@@ -609,7 +609,7 @@ impl<P: Platform> Workqueue<P> {
         self.shared().set_frozen(false)
     }
 
-    /// Changes what the queue is while it is used: name what is to change, then
+    /// Starts a change of the queue's attributes while it is in use: name the attributes to change, then call
     /// [`apply`](Change::apply).
     ///
     /// # Examples
@@ -626,12 +626,12 @@ impl<P: Platform> Workqueue<P> {
         Change::new(Arc::clone(self.shared()))
     }
 
-    /// Takes no more work, and waits until all that was accepted is over, or for `timeout`.
+    /// Closes the queue, and waits until every accepted item has finished, or for `timeout`.
     ///
     /// # Errors
-    /// Where work is left when the time is over, as it is if the queue is frozen. It goes on, and
-    /// the call may be made again. In a process that was forked from the queue's, at once
-    /// ([`ShutdownTimeout::is_forked`]): nothing ends there.
+    /// Fails if work is left when the timeout elapses, which is always so if the queue is frozen. The remaining work continues,
+    /// and the call may be repeated. In a process forked from the queue's process, it fails at once
+    /// ([`ShutdownTimeout::is_forked`]), since nothing finishes there.
     ///
     /// # Examples
     /// ```
@@ -649,20 +649,20 @@ impl<P: Platform> Workqueue<P> {
         self.shared().wait_empty(Some(P::now() + timeout))
     }
 
-    /// Shuts the queue down at once: takes no more work, begins nothing more, drops its futures, and waits until the
-    /// items that have begun are over, or for `timeout`. What had not begun comes back.
+    /// Shuts the queue down at once: it accepts no more work, begins nothing more and drops its futures. Waits until the items
+    /// that have begun finish, or for `timeout`. Returns the items that had not begun.
     ///
-    /// | what has not begun | what becomes of it |
+    /// | not yet begun | effect |
     /// |---|---|
-    /// | of [`queue`](Self::queue), [`submit`](Self::submit) | it comes back, to be run here, or dropped. Whoever joins a submitted one hears of what comes of that: the result, or [`Dropped`](crate::Dropped) |
-    /// | a [`Work`](crate::Work), also one that waits for its time | its queueing is cancelled |
-    /// | a future, also one that waits or sleeps | it is dropped. Its [`Task`](crate::Task) says that the queue is gone ([`TaskError::is_queue_gone`](crate::TaskError::is_queue_gone)) |
-    /// | of a scope, `install` or a loop whose caller waits for it | it is run: a part of what has begun |
+    /// | items of [`queue`](Self::queue), [`submit`](Self::submit) | returned, to be run here or dropped. The handle of a submitted item yields its result, or [`Dropped`](crate::Dropped) |
+    /// | a [`Work`](crate::Work), including one that waits for its time | its queueing is cancelled |
+    /// | a future, including one that waits or sleeps | dropped. Its [`Task`](crate::Task) reports that the queue has ended ([`TaskError::is_queue_gone`](crate::TaskError::is_queue_gone)) |
+    /// | items of a scope, `install` or a loop whose caller waits for them | run, as parts of an item that has begun |
     ///
-    /// What is still inside when the time is over goes on, and what waits behind that is set aside as before. Submitted
-    /// items are dropped then, since their handles tell: [`Dropped`](crate::Dropped). The others are kept for another call, which has
-    /// what was set aside since; what nobody asks for is dropped when the last handle of the queue is. Inside one of
-    /// the queue's own items this does not wait.
+    /// Items that are still running when the timeout elapses continue, and items that wait behind them are set aside as before.
+    /// Submitted items among those are then dropped, since their handles report it: [`Dropped`](crate::Dropped). The others are
+    /// kept for another call, which returns what was set aside since. Items that no call collects are dropped with the queue's
+    /// last handle. Inside one of the queue's own items this call does not wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -692,7 +692,7 @@ impl<P: Platform> Workqueue<P> {
         Backlog::of(shared.collect(P::now() + timeout))
     }
 
-    /// What the queue and its pools have done so far.
+    /// Returns statistics of the queue and its pools so far.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! What a queue does for a caller that waits: installs, scopes, loops, and a call in each pod.
+//! Operations that block their caller: installs, scopes, loops, and a call in each pod.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,20 +19,20 @@ use crate::insight::stats::PoolId;
 use crate::pool::{Pool, worker_here};
 
 impl<P: Platform> Workqueue<P> {
-    /// Runs `work` on one of the queue's workers and waits for its result: there,
-    /// [`join`](crate::join) finds others to help.
+    /// Runs `work` on one of the queue's workers and waits for its result. On a worker, [`join`](crate::join) finds other
+    /// workers to help.
     ///
-    /// Inside an item of this queue, on one of its workers, `work` is a part of that item, and called
-    /// at once. Anywhere else it is an item like any other, which the queue's limit, order and state hold
-    /// for. Allocates nothing, but where it is called inside an item of another queue of the same
-    /// attributes: there it waits as [`JoinHandle::join`](crate::JoinHandle::join) does.
+    /// Inside an item of this queue, on one of its workers, `work` is part of that item and is called at once. Anywhere else it
+    /// is an ordinary item, subject to the queue's limit, order and state. Allocates nothing, except inside an item of another
+    /// queue with the same attributes: there it waits as [`JoinHandle::join`](crate::JoinHandle::join) does.
     ///
     /// # Errors
-    /// If the queue is shut down; or if it is called elsewhere for an item of this queue, which runs one at
-    /// a time: it could not begin before that item is over. `work` is dropped then, uncalled.
+    /// Fails if the queue is shut down. Also fails in a queue that runs one item at a time, if it is called on behalf of an item
+    /// of this queue but not on one of its workers: `work` could not begin before that item has finished. On an error `work` is
+    /// dropped, uncalled.
     ///
     /// # Panics
-    /// With what `work` threw.
+    /// Panics with the panic of `work`.
     ///
     /// # Examples
     /// ```
@@ -57,7 +57,8 @@ impl<P: Platform> Workqueue<P> {
         self.install_and(work, |_| ())
     }
 
-    /// As [`install`](Self::install); a caller outside calls `then` with the item's pool before it waits.
+    /// Runs `work` like [`install`](Self::install); a caller outside the pool calls `then` with the item's pool before it
+    /// waits.
     #[track_caller]
     fn install_and<F, R>(&self, work: F, then: impl FnOnce(&Pool<P>)) -> Result<R, Refused>
     where
@@ -82,20 +83,20 @@ impl<P: Platform> Workqueue<P> {
         }
     }
 
-    /// Calls `body` with a scope through which it can queue work that borrows from outside, and
-    /// waits until all of it is over.
+    /// Calls `body` with a scope through which it can queue work that borrows from outside, and waits until all of that work
+    /// has finished.
     ///
-    /// On a worker that may run them ([`JoinHandle::join`](crate::JoinHandle::join) tells which), the caller runs those of the
-    /// scope's items that nobody has begun: scopes may nest as deep as there is stack. An item that it
-    /// runs so finds what the caller has on its thread: locks that are held, cells that are borrowed.
+    /// On a worker that may run them (see [`JoinHandle::join`](crate::JoinHandle::join)), the caller runs those of the scope's
+    /// items that have not begun, so scopes may nest as deep as there is stack. Such an item runs within the caller's thread
+    /// state: locks that are held, cells that are borrowed.
     ///
-    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to
-    /// results; [`try_scope`](Self::try_scope) tells all that was thrown.
+    /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to results;
+    /// [`try_scope`](Self::try_scope) returns all panics.
     ///
     /// # Panics
-    /// With what `body` threw, or else with what the first of the scope's items threw, after all
-    /// of them are over; what others throw goes to the queue's panic handler. With [`Forked`](crate::Forked) in a process that `body` forked, where the
-    /// scope's items never end.
+    /// Panics with the panic of `body`, or else with that of the first item to panic, after all items have finished. Other
+    /// panics go to the queue's panic handler. Panics with [`Forked`](crate::Forked) in a process that `body` forked, where the
+    /// scope's items never finish.
     ///
     /// # Examples
     /// ```
@@ -115,7 +116,7 @@ impl<P: Platform> Workqueue<P> {
         body: impl for<'scope> FnOnce(&'scope WorkScope<'scope, 'env, P>) -> R,
     ) -> R {
         let (result, mut items) = run_to_end(self.shared(), false, body);
-        // One goes on to the caller; of another the queue's panic handler is told.
+        // One is rethrown to the caller; another one goes to the queue's panic handler.
         let (thrown, other) = match (result, items.pop()) {
             (Ok(value), None) => return value,
             (Ok(value), Some(items)) => (items, user::discard(value).err()),
@@ -127,13 +128,13 @@ impl<P: Platform> Workqueue<P> {
         thrown.resume()
     }
 
-    /// As [`scope`](Self::scope), but nothing is thrown: an error has all that the body and the items threw.
+    /// Runs a scope like [`scope`](Self::scope), but returns all panics of the body and the items as an error.
     ///
     /// # Errors
-    /// Where something was thrown; the body's result is dropped then.
+    /// Fails if the body or an item panicked; the body's result is then dropped.
     ///
     /// # Panics
-    /// With [`Forked`](crate::Forked), as there.
+    /// Panics with [`Forked`](crate::Forked), as [`scope`](Self::scope) does.
     ///
     /// # Examples
     /// ```
@@ -161,14 +162,14 @@ impl<P: Platform> Workqueue<P> {
         ScopePanics::unless_none(result, items)
     }
 
-    /// Calls `body` with each element of `elements`, on as many of the queue's workers as find
-    /// time, and waits for all of them. Who is late is relieved by those who are done.
+    /// Calls `body` with each element of `elements`, on as many of the queue's workers as are available, and waits for all
+    /// calls. Workers that finish early take over elements from slower ones.
     ///
     /// # Errors
-    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
+    /// Fails as [`install`](Self::install) does: `body` is then dropped, uncalled.
     ///
     /// # Panics
-    /// With what the first call of `body` to panic threw. Other elements may be done or not.
+    /// Panics with the panic of the first call of `body` to panic. Other elements may or may not be done.
     ///
     /// # Examples
     /// ```
@@ -188,15 +189,14 @@ impl<P: Platform> Workqueue<P> {
         self.on_workers(|workers| spread::<P, _>(elements, workers, &each))
     }
 
-    /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's
-    /// workers as find time, and waits for all of them. How long the ranges are depends on who
-    /// finds time.
+    /// Calls `body` with ranges that cover `numbers` and do not overlap, on as many of the queue's workers as are available,
+    /// and waits for all calls. The lengths of the ranges depend on which workers are available.
     ///
     /// # Errors
-    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
+    /// Fails as [`install`](Self::install) does: `body` is then dropped, uncalled.
     ///
     /// # Panics
-    /// With what the first call of `body` to panic threw. Other ranges may be done or not.
+    /// Panics with the panic of the first call of `body` to panic. Other ranges may or may not be done.
     ///
     /// # Examples
     /// ```
@@ -216,15 +216,16 @@ impl<P: Platform> Workqueue<P> {
         self.on_workers(|workers| spread::<P, _>(numbers, workers, &body))
     }
 
-    /// Calls `map` with each element, on as many of the queue's workers as find time, and returns what it
-    /// returned, in the order of the elements: of a slice (`&slice[..]`), one that is changed (`&mut slice[..]`), or a range (`0..n`).
+    /// Calls `map` with each element, on as many of the queue's workers as are available, and returns the results in the order
+    /// of the elements. The elements are those of a slice (`&slice[..]`), a mutable slice (`&mut slice[..]`), or a range
+    /// (`0..n`).
     ///
     /// # Errors
-    /// Where [`install`](Self::install) has one: `map` is dropped then, uncalled.
+    /// Fails as [`install`](Self::install) does: `map` is then dropped, uncalled.
     ///
     /// # Panics
-    /// With what the first call of `map` to panic threw, when none runs any more. Other elements may have been
-    /// mapped; results are dropped.
+    /// Panics with the panic of the first call of `map` to panic, once no call is running. Other elements may have been mapped;
+    /// results are dropped.
     ///
     /// # Examples
     /// ```
@@ -259,15 +260,15 @@ impl<P: Platform> Workqueue<P> {
         Ok(results.into_iter().flatten().collect())
     }
 
-    /// Calls `map` with each element, on as many of the queue's workers as find time, and brings the results
-    /// together by `reduce`, two neighbours at a time, the earlier first; `None` where there is no element. How they are grouped
-    /// depends on who finds time, so `reduce` is to be associative; it need not be commutative.
+    /// Calls `map` with each element, on as many of the queue's workers as are available, and combines the results with
+    /// `reduce`, two neighbours at a time, the earlier first. Returns `None` if there are no elements. The grouping depends on
+    /// which workers are available, so `reduce` must be associative; it need not be commutative.
     ///
     /// # Errors
-    /// Where [`install`](Self::install) has one: both are dropped then, uncalled.
+    /// Fails as [`install`](Self::install) does: both are then dropped, uncalled.
     ///
     /// # Panics
-    /// With what the first call of either to panic threw, when none runs any more.
+    /// Panics with the panic of the first call of either to panic, once no call is running.
     ///
     /// # Examples
     /// ```
@@ -299,16 +300,16 @@ impl<P: Platform> Workqueue<P> {
         self.on_workers(run)
     }
 
-    /// Calls `body` with each element, on as many of the queue's workers as find time, until one call returns an
-    /// error: then no further element is begun. Of the errors that there were until then that is returned
-    /// whose element comes first; an earlier element that was not begun might have been another.
+    /// Calls `body` with each element, on as many of the queue's workers as are available, until one call returns an error;
+    /// then no further element is begun. If several calls failed, the error of the earliest element is returned; an earlier
+    /// element that was not begun might also have failed.
     ///
     /// # Errors
-    /// The outer one where [`install`](Self::install) has one: `body` is dropped then, uncalled. The inner one is that of `body`:
-    /// elements before and after it may be done or not.
+    /// The outer error is that of [`install`](Self::install): `body` is then dropped, uncalled. The inner error is that of
+    /// `body`: elements before and after it may or may not be done.
     ///
     /// # Panics
-    /// With what the first call of `body` to panic threw, when none runs any more.
+    /// Panics with the panic of the first call of `body` to panic, once no call is running.
     ///
     /// # Examples
     /// ```
@@ -331,7 +332,7 @@ impl<P: Platform> Workqueue<P> {
         let failed = P::AtomicU32::new(0);
         let leaf = |elements: E| {
             for element in elements {
-                // Relaxed: it spares work, and nothing depends on when it is seen.
+                // Relaxed: it only saves work; correctness does not depend on when it is seen.
                 if failed.load(Relaxed) != 0 {
                     return None;
                 }
@@ -346,15 +347,15 @@ impl<P: Platform> Workqueue<P> {
         Ok(self.on_workers(run)?.map_or(Ok(()), Err))
     }
 
-    /// Calls `body` with chunks of `elements` elements, of which the last may have fewer, and with the number
-    /// of elements before each, on as many of the queue's workers as find time.
+    /// Calls `body` with chunks of `elements` elements (the last may have fewer) and with the number of elements before each
+    /// chunk, on as many of the queue's workers as are available.
     ///
     /// # Errors
-    /// Where [`install`](Self::install) has one: `body` is dropped then, uncalled.
+    /// Fails as [`install`](Self::install) does: `body` is then dropped, uncalled.
     ///
     /// # Panics
-    /// Where a chunk is to have no element. With what the first call of `body` to panic threw, when none runs
-    /// any more; other chunks may be done or not.
+    /// Panics if the chunk size is 0. Panics with the panic of the first call of `body` to panic, once no call is running;
+    /// other chunks may or may not be done.
     ///
     /// # Examples
     /// ```
@@ -383,32 +384,33 @@ impl<P: Platform> Workqueue<P> {
         self.on_workers(|workers| spread::<P, _>(chunks, workers, &each))
     }
 
-    /// Calls `run` on a worker, with how many of them there are.
+    /// Calls `run` on a worker, with the number of workers.
     #[track_caller]
     fn on_workers<R: Send>(&self, run: impl FnOnce(usize) -> R + Send) -> Result<R, Refused> {
         let workers = self.shared().worker_limit();
         self.install_and(|| run(workers), Pool::call_for_loop)
     }
 
-    /// Calls `body` once in each of the queue's pods, on a worker there, and returns what it returned, by pod:
-    /// to make or read what a pod's workers share, such as a cache of theirs.
+    /// Calls `body` once in each of the queue's pods, on a worker there, and returns the results by pod. Use it to create or
+    /// read state that a pod's workers share, such as a cache.
     ///
-    /// Not once on each worker, as rayon's `broadcast`: workers come and go. What each of them needs is made by
-    /// a [hook](crate::Hooks::on_start). And for each CPU only where the queue's scope is [`Cpu`](coreshard_topology::Scope::Cpu), which the kernel's
-    /// `schedule_on_each_cpu()` is like.
+    /// Unlike rayon's `broadcast`, it does not call `body` once on each worker, since workers start and exit at any time. A
+    /// [hook](crate::Hooks::on_start) creates state for each worker. `body` is called for each CPU only if the queue's scope is
+    /// [`Cpu`](coreshard_topology::Scope::Cpu), like the kernel's `schedule_on_each_cpu()`.
     ///
-    /// Where the queue's pods change meanwhile ([`Runtime::set_usable`](crate::Runtime::set_usable), [`change`](Self::change)), the results are those
-    /// of the pods that it has at the end, and `body` may have been called in others as well, which are gone by then.
+    /// If the queue's pods change during the call ([`Runtime::set_usable`](crate::Runtime::set_usable),
+    /// [`change`](Self::change)), the results are those of the pods that it has at the end. `body` may also have been called in
+    /// pods that no longer exist.
     ///
-    /// Each call is an item of the queue; but inside one of its items, the caller's own pod is seen to by
-    /// the caller. The call waits until all are over, as [`scope`](Self::scope) does, and helps with none of them.
+    /// Each call is an item of the queue, except that a caller inside one of the queue's items runs its own pod's call itself.
+    /// The method waits until all calls have finished, as [`scope`](Self::scope) does, and helps with none of them.
     ///
     /// # Errors
-    /// If the queue takes no more, maybe after some calls; or inside an item of this queue, where
-    /// it has a limit or an order.
+    /// Fails if the queue is closed, possibly after some calls, or if it is called inside an item of this queue and the queue
+    /// has a limit or an order.
     ///
     /// # Panics
-    /// With what the first call of `body` to panic threw, after all of them.
+    /// Panics with the panic of the first call of `body` to panic, after all calls.
     ///
     /// # Examples
     /// ```
@@ -445,11 +447,11 @@ impl<P: Platform> Workqueue<P> {
                 let result = |(_, pool): &(_, PoolId)| results.remove(pool);
                 return Ok(pods.iter().filter_map(result).collect());
             }
-            // Its pods have changed meanwhile.
+            // The queue's pods have changed in the meantime.
         }
     }
 
-    /// Calls `body` on a worker of each pool that has no result yet, where the queue has that pool still.
+    /// Calls `body` on a worker of each pool that has no result yet, if the queue still uses that pool.
     fn on_pods<F, R>(
         &self,
         pods: &[(&Pod, PoolId)],

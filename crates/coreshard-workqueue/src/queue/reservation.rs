@@ -1,4 +1,4 @@
-//! Room in a queue that may be full: for an item that is queued when there is room, or for one that comes later.
+//! Reserved room in a bounded queue, and futures that queue an item when there is room.
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::base::budget;
 use crate::base::error::{Refused, RefusedReason};
 use crate::base::target::Target;
 
-/// Waits for a permit among the producers that came before; joins them with the first poll.
+/// Waits for a permit behind the producers that came before; joins them at the first poll.
 fn poll_room<P: Platform>(
     waiting: &mut Option<WaitingProducer<P>>,
     shared: &Shared<P>,
@@ -36,11 +36,12 @@ fn poll_room<P: Platform>(
     Poll::Ready(outcome)
 }
 
-/// Room for one item in a queue, which others do not have; see [`Workqueue::try_reserve`](crate::Workqueue::try_reserve) and
-/// [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). In a queue without a capacity it is just a handle.
+/// Room for one item in a queue, reserved for its holder; see [`Workqueue::try_reserve`](crate::Workqueue::try_reserve) and
+/// [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). In a queue without a capacity it is only a handle.
 ///
-/// It counts as an item that waits ([`QueueStats::capacity_used`](crate::QueueStats)) until it is used or dropped, which gives the
-/// room on. But it is no item: a shutdown and a drain do not wait for it, and what is brought after them comes back.
+/// It counts as a waiting item ([`QueueStats::capacity_used`](crate::QueueStats)) until it is used or dropped; dropping it
+/// passes the room on. It is not an item: shutdowns and drains do not wait for it, and work queued through it afterwards is
+/// returned.
 #[must_use = "dropping it gives the room on to others"]
 pub struct Reservation<P: Platform = Host> {
     queue: Arc<LastHandle<P>>,
@@ -49,15 +50,15 @@ pub struct Reservation<P: Platform = Host> {
 }
 
 impl<P: Platform> Reservation<P> {
-    /// The caller has taken a permit, where there are some.
+    /// The caller has taken a permit if the queue has a capacity.
     pub(super) fn new(queue: Arc<LastHandle<P>>) -> Self {
         Self { queue, is_held: true }
     }
 
-    /// Queues `work`, without a wait; see [`Workqueue::queue`](crate::Workqueue::queue).
+    /// Queues `work` without waiting; see [`Workqueue::queue`](crate::Workqueue::queue).
     ///
     /// # Errors
-    /// Hands `work` back if the queue takes none; never since it is full.
+    /// Returns `work` if the queue rejects it; never because it is full.
     #[track_caller]
     pub fn queue<F>(mut self, work: F) -> Result<(), Refused<F>>
     where
@@ -66,10 +67,10 @@ impl<P: Platform> Reservation<P> {
         SubmitPermit::send_entered(self.enter(), work)
     }
 
-    /// Queues `work` in the pod of `cpu`, without a wait; see [`Workqueue::queue_on`](crate::Workqueue::queue_on).
+    /// Queues `work` in the pod of `cpu` without waiting; see [`Workqueue::queue_on`](crate::Workqueue::queue_on).
     ///
     /// # Errors
-    /// Hands `work` back if `cpu` is none of the queue's, or the queue takes none; never since it is full.
+    /// Returns `work` if `cpu` is not one of the queue's CPUs, or if the queue rejects it; never because it is full.
     ///
     /// # Examples
     /// ```
@@ -89,10 +90,10 @@ impl<P: Platform> Reservation<P> {
         SubmitPermit::send_entered(self.enter_at(Target::Cpu(cpu)), work)
     }
 
-    /// Submits `work`, without a wait; see [`Workqueue::submit`](crate::Workqueue::submit).
+    /// Submits `work` without waiting; see [`Workqueue::submit`](crate::Workqueue::submit).
     ///
     /// # Errors
-    /// As [`queue`](Self::queue).
+    /// Fails as [`queue`](Self::queue) does.
     #[track_caller]
     pub fn submit<F, T>(mut self, work: F) -> Result<JoinHandle<T, P>, Refused<F>>
     where
@@ -106,12 +107,12 @@ impl<P: Platform> Reservation<P> {
         &self.queue.shared
     }
 
-    /// Counts an item in that has this room.
+    /// Counts in the item that uses this room.
     pub(crate) fn enter(&mut self) -> Result<SubmitPermit<'_, P>, RefusedReason> {
         self.enter_at(Target::Here)
     }
 
-    /// The same, at a place.
+    /// Counts the item in at `target`.
     fn enter_at(&mut self, target: Target) -> Result<SubmitPermit<'_, P>, RefusedReason> {
         self.is_held = false;
         let shared = &self.queue.shared;
@@ -125,7 +126,7 @@ impl<P: Platform> Reservation<P> {
 
 impl<P: Platform> Drop for Reservation<P> {
     fn drop(&mut self) {
-        // In a forked process nobody is there to be let in, and the lock may be held for ever.
+        // A forked process has no producers to let in, and the lock may be held forever.
         if self.is_held
             && !self.shared().is_forked()
             && let Some(capacity) = &self.shared().core.capacity
@@ -143,7 +144,8 @@ impl<P: Platform> fmt::Debug for Reservation<P> {
     }
 }
 
-/// Ends when there is room; see [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). It wakes under any executor.
+/// A future that completes when there is room; see [`Workqueue::reserve_async`](crate::Workqueue::reserve_async). It works
+/// under any executor.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct ReserveAsync<P: Platform = Host> {
     queue: Arc<LastHandle<P>>,
@@ -186,11 +188,12 @@ impl<P: Platform> fmt::Debug for ReserveAsync<P> {
     }
 }
 
-/// Queues an item when there is room; see [`Workqueue::queue_async`](crate::Workqueue::queue_async). It wakes under any executor.
+/// A future that queues an item when there is room; see [`Workqueue::queue_async`](crate::Workqueue::queue_async). It works
+/// under any executor.
 #[must_use = "a future does nothing until it is awaited"]
 pub struct QueueAsync<'queue, F, P: Platform = Host> {
     queue: &'queue Shared<P>,
-    /// Until it is queued.
+    /// Present until it is queued.
     work: Option<User<F>>,
     waiting: Option<WaitingProducer<P>>,
 }
@@ -200,7 +203,7 @@ impl<'queue, P: Platform, F> QueueAsync<'queue, F, P> {
         Self { queue, work: Some(User::new(work)), waiting: None }
     }
 
-    /// The closure, which is not queued then; `None` if it was queued, or came back with an error.
+    /// Returns the closure, which is then not queued; `None` if it was queued or was returned with an error.
     pub fn into_item(mut self) -> Option<F> {
         self.work.take().map(User::into_code)
     }
@@ -217,7 +220,7 @@ where
     type Output = Result<(), Refused<F>>;
 
     /// # Panics
-    /// After it has ended.
+    /// Panics if it is polled after it has completed.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         budget::spending::<P, _>(context, |context| self.poll_entry(context))
     }

@@ -1,4 +1,4 @@
-//! The queue itself, behind its handles.
+//! The queue behind its handles.
 #![allow(unsafe_code)]
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,19 +23,19 @@ use crate::insight::{Insight, Times};
 use crate::pool::{Lease, Retiring, is_waited_for_by};
 use crate::timers::Timers;
 
-/// It is freed when no handle is left and all its items are over.
+/// Freed when no handle is left and all items have finished.
 pub(crate) struct Shared<P: Platform> {
     pub(crate) core: Arc<QueueCore<P>>,
     pub(super) generations: Generations<P>,
     machine: Arc<Machine<P>>,
-    /// What was asked for, and is in force. Held through a change, so that there is one at a time.
+    /// The attributes in force, as requested. Locked during a change, so that there is one change at a time.
     request: Lock<P, Request>,
     pub(crate) task_counts: TaskCounts<P>,
 }
 fields!(Shared<P: Platform> { core, generations, machine, request, task_counts });
 
 impl<P: Platform> Shared<P> {
-    /// `None` if a pool serves as many queues as it can.
+    /// Returns `None` if a pool serves as many queues as it can.
     pub(crate) fn new(
         request: Request,
         lease: Lease<P>,
@@ -75,8 +75,8 @@ impl<P: Platform> Shared<P> {
         &self.core.timers
     }
 
-    /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there as well. One of
-    /// a task that exists already is also taken while the queue is drained.
+    /// Counts an item in at the pod of `cpu`, using the caller's own injector if the caller is in the same pod. An item of an
+    /// existing task is accepted even while the queue is drained.
     #[inline]
     pub(crate) fn enter_near(
         &self,
@@ -87,7 +87,7 @@ impl<P: Platform> Shared<P> {
         self.generations.enter_near(cpu, origin, when_full)
     }
 
-    /// Workers that may run at once.
+    /// Returns how many workers may run at once.
     pub(super) fn worker_limit(&self) -> usize {
         self.generations.current(&Reading::begin()).set.worker_limit()
     }
@@ -96,15 +96,14 @@ impl<P: Platform> Shared<P> {
         self.generations.is_forked()
     }
 
-    /// The last handle is gone: the queue takes nothing more, and what waits frozen goes, since nothing can thaw it.
+    /// Closes the queue after its last handle was dropped, and releases frozen items, since nothing can thaw them.
     pub(super) fn close_for_good(&self) {
         self.shut_down();
         self.generations.thaw_limits();
     }
 
-    /// The end of a queue whose last handle is gone: waits for the last item, and then for the
-    /// workers that nobody else needs. Nothing is left but memory, where tasks of the queue still wait for
-    /// something: those are dropped once they are woken.
+    /// Ends a queue whose last handle was dropped: waits for the last item, and then for the workers that no other queue needs.
+    /// If tasks of the queue still wait for something, its memory remains; those tasks are dropped once they are woken.
     pub(super) fn end(&self) {
         self.wait_empty(None).expect("a wait without a deadline does not time out");
         self.generations.let_go();
@@ -121,14 +120,14 @@ impl<P: Platform> Shared<P> {
         Ok(())
     }
 
-    /// True if an item of the queue cannot be over before the caller is back: the caller is inside it, or
-    /// inside a reusable one that was queued here meanwhile.
+    /// Returns true if an item of the queue cannot finish before the caller returns: the caller runs inside it, or inside a
+    /// reusable item that was queued here in the meantime.
     pub(super) fn waits_for_caller(&self) -> bool {
         runs_item_of::<P>(|link| Arc::ptr_eq(&self.core, &link.core))
             || is_waited_for_by::<P>(self.core.queue_id())
     }
 
-    /// Returns false if the deadline came first: then the queue takes all again.
+    /// Returns false if the deadline came first; the queue then accepts items again.
     pub(super) fn drain(&self, deadline: Option<Time>) -> Result<bool, WouldDeadlock> {
         self.refuse_inside("drained")?;
         self.generations.begin_drain();
@@ -160,7 +159,7 @@ impl<P: Platform> Shared<P> {
             change(&mut self.request.lock())
         };
         changed.map_err(|kind| BuildError::new(format!("workqueue {:?}", self.name()), kind))?;
-        // Workers that only past items needed go, now or when these are over.
+        // Workers that only past items needed exit now, or when these items have finished.
         if self.generations.reap() {
             let queue: Weak<Self> = Arc::downgrade(self);
             self.machine.monitor.retire(queue);
@@ -168,8 +167,8 @@ impl<P: Platform> Shared<P> {
         Ok(())
     }
 
-    /// Changes what the queue is. Items that were queued before stay where they are, and run
-    /// there; those that come after find the queue as it is then.
+    /// Changes the queue's attributes. Items that were queued before stay in their pools and run there; later items use the new
+    /// attributes.
     pub(crate) fn change(
         self: &Arc<Self>,
         edit: impl FnOnce(&mut Request),
@@ -187,7 +186,7 @@ impl<P: Platform> Shared<P> {
                 self.machine.check_mask(wanted.mask.as_ref())?;
             }
             let attributes = self.machine.attributes(&wanted)?;
-            // If the queue is gone, nothing is left to change.
+            // If the queue has ended, there is nothing left to change.
             let Some(current) = self.generations.lease() else { return Ok(()) };
             let lease = if *current.set().attributes == attributes {
                 current
@@ -204,7 +203,7 @@ impl<P: Platform> Shared<P> {
         })
     }
 
-    /// The monitor starts the timekeeper as soon as that can be had.
+    /// Has the monitor start the timekeeper as soon as a thread is available.
     pub(super) fn keep_timers_going(&self) {
         let timers: Weak<Timers<P>> = Arc::downgrade(self.timers());
         self.machine.monitor.retire(timers);
@@ -236,13 +235,13 @@ impl<P: Platform> Queue for Shared<P> {
         }
         self.core.backlog.lock().collectors += 1;
         for (mut item, CountedIn(link)) in self.generations.stop() {
-            // SAFETY: its one use.
+            // SAFETY: this is its only use.
             match user::call(|| unsafe { item.set_aside() }) {
                 Ok(returned) => self.core.backlog.lock().items.extend(returned),
                 Err(thrown) => self.core.on_panic(thrown),
             }
-            // SAFETY: the pool link that counted it in lives until it is counted as over, which is done here. A
-            // link's head is the start of a pool link.
+            // SAFETY: the pool link that counted it in lives until it is counted as finished, which happens here. A link's head
+            // is the start of a pool link.
             if unsafe { PoolLink::<P>::finish(link.cast(), 1) } {
                 self.machine.event.notify();
             }

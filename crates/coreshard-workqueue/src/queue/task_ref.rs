@@ -1,10 +1,9 @@
-//! Tasks of a queue that exist: they may be woken when nobody holds the queue any more, and look
-//! at it then.
+//! References from tasks to their queue: a task may be woken after the queue's last holder is gone, and then still accesses the
+//! queue.
 //!
-//! What they keep is the queue's memory, and nothing else. A task that waits for something may exist for
-//! ever; the workers go when the queue's last handle is dropped and its last item is over
-//! (`Shared::end`): a task that is woken later finds the queue closed, and is dropped by a thread of
-//! the timers', which has that for users' code.
+//! These references keep only the queue's memory. A task that waits for something may exist forever, but the workers exit when
+//! the queue's last handle is dropped and its last item has finished (`Shared::end`). A task that is woken later finds the
+//! queue closed, and is dropped by the timers' thread for user code.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -16,11 +15,11 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::shared::Shared;
 use super::waiting_tasks::{LEFT, ListedAt, WaitingTask};
 
-/// The right to use a queue, for as long as a task exists.
+/// The right to access a queue for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {
     shared: NonNull<Shared<P>>,
     count: u32,
-    /// Its place among those that wait.
+    /// The task's place among the waiting ones.
     listed_at: ListedAt<P>,
 }
 
@@ -30,7 +29,7 @@ unsafe impl<P: Platform> Send for TaskRef<P> {}
 unsafe impl<P: Platform> Sync for TaskRef<P> {}
 
 impl<P: Platform> TaskRef<P> {
-    /// The last holder of the queue goes: from here on the tasks keep what they need of it.
+    /// Called by the last holder of the queue: from here on the tasks keep the queue's memory.
     pub(crate) fn keep_queue(shared: &Arc<Shared<P>>) {
         for count in &shared.task_counts.counts {
             let kept = Arc::into_raw(Arc::clone(shared));
@@ -41,20 +40,20 @@ impl<P: Platform> TaskRef<P> {
         }
     }
 
-    /// One more task, counted with those of `pod`. The caller holds the queue.
+    /// Counts one more task with those of `pod`. The caller holds the queue.
     pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
         let count = pod % shared.task_counts.counts.len();
-        // Relaxed: whoever leaves does so after the caller's hold on the queue.
+        // Relaxed: the queue's last holder leaves only after the caller's hold on the queue has ended.
         shared.task_counts.counts[count].fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
         Self { shared, count: count as u32, listed_at: ListedAt::none() }
     }
 
-    /// Lists the task among those that wait. False if the queue was shut down at once.
+    /// Lists the task as waiting. Returns false if the queue was shut down at once.
     ///
     /// # Safety
-    /// It is this reference's task, and nobody but the caller calls this or [`Self::unlist`] meanwhile; the task is
-    /// there until that was called.
+    /// It must be this reference's task, and no other thread may call this or [`Self::unlist`] concurrently. The task must live
+    /// until [`Self::unlist`] was called.
     pub(crate) unsafe fn list(&self, task: WaitingTask) -> bool {
         let waiting = &self.queue().task_counts.waiting[self.count as usize];
         // SAFETY: by this function's contract.
@@ -62,7 +61,7 @@ impl<P: Platform> TaskRef<P> {
     }
 
     /// # Safety
-    /// As of [`Self::list`].
+    /// As for [`Self::list`].
     #[inline]
     pub(crate) unsafe fn unlist(&self) {
         let waiting =
@@ -72,14 +71,14 @@ impl<P: Platform> TaskRef<P> {
     }
 
     pub(crate) fn queue(&self) -> &Shared<P> {
-        // SAFETY: `leave` keeps a reference for this task's count until the task is gone.
+        // SAFETY: `leave` keeps a reference for this task's count until the task is freed.
         unsafe { self.shared.as_ref() }
     }
 }
 
 impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
-        // AcqRel: what all tasks did with the queue comes before it goes.
+        // AcqRel: every task's accesses to the queue happen before the queue is freed.
         let before = self.queue().task_counts.counts[self.count as usize].fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
             // SAFETY: `leave` kept a reference for this count, and this was its last task.

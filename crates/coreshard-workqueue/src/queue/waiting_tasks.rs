@@ -1,38 +1,38 @@
-//! Tasks of a queue that wait, so that they can be dropped when it is shut down at once.
+//! The waiting tasks of a queue, listed so that an immediate shutdown can drop them.
 //!
-//! A task is listed when it waits for the first time, by the worker that polls it, and is taken off by whoever drops
-//! its future: one that ends in its first poll is never here. While it is on the list it is not done, and so there.
+//! The worker that polls a task lists it when the task waits for the first time. Whichever thread drops the task's future takes
+//! it off. A task that completes in its first poll is never listed. A listed task is not done, so it is still allocated.
 //!
 //! Rules:
 //!
-//! 1. Under the list's lock, whoever closes it takes a reference to each task, and after that refuses each: the
-//!    future is dropped there, or by the worker that polls it at that moment.
-//! 2. A task that comes to a list that is closed is refused before it is left waiting.
+//! 1. Closing the list takes a reference to each task under the list's lock, then refuses each task after releasing the lock:
+//!    the future is dropped there, or by the worker that polls it at that moment.
+//! 2. A task that reaches a closed list is refused before it is left waiting.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
 use coreshard_platform::{AtomicInt, DataCell, Lock, Padded, Platform};
 
-/// A task that waits.
+/// A waiting task.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitingTask {
     pub(crate) task: NonNull<()>,
     pub(crate) table: &'static WaitingTable,
 }
 
-/// What is done with one.
+/// The operations on a waiting task.
 pub(crate) struct WaitingTable {
-    /// Takes a reference to a task that is there.
+    /// Takes a reference to a live task.
     pub(crate) hold: unsafe fn(NonNull<()>),
-    /// Has its future dropped, which is polled no more, and gives that reference up.
+    /// Has the task's future dropped, so that it is not polled again, and gives up the reference.
     pub(crate) refuse: unsafe fn(NonNull<()>),
 }
 
-// SAFETY: it leads to a task, which was made to be shared.
+// SAFETY: it points to a task, which is designed to be shared.
 unsafe impl Send for WaitingTask {}
 
-/// Where a task is on its list. Whoever has the task's future touches it.
+/// A task's position on the list. Only the holder of the task's future accesses it.
 pub(crate) struct ListedAt<P: Platform>(P::Cell<u32>);
 
 const UNLISTED: u32 = u32::MAX;
@@ -42,12 +42,12 @@ impl<P: Platform> ListedAt<P> {
         Self(P::Cell::new(UNLISTED))
     }
 
-    /// Lists a task that is not listed yet. False if the list is closed.
+    /// Lists a task that may not be listed yet. Returns false if the list is closed.
     ///
     /// # Safety
-    /// Nobody else touches this, and the task is there until [`Self::unlist`] was called.
+    /// No other thread accesses this, and the task lives until [`Self::unlist`] was called.
     pub(crate) unsafe fn list(&self, waiting: &WaitingTasks<P>, task: WaitingTask) -> bool {
-        // SAFETY: nobody else is here.
+        // SAFETY: no other thread accesses it, by this function's contract.
         if self.0.with(|place| unsafe { *place }) != UNLISTED {
             return true;
         }
@@ -59,13 +59,13 @@ impl<P: Platform> ListedAt<P> {
         added.is_some()
     }
 
-    /// Takes it off, if it is listed.
+    /// Takes the task off the list, if it is listed.
     ///
     /// # Safety
-    /// Nobody else touches this.
+    /// No other thread accesses this.
     #[inline]
     pub(crate) unsafe fn unlist<'list>(&self, waiting: impl FnOnce() -> &'list WaitingTasks<P>) {
-        // SAFETY: nobody else is here.
+        // SAFETY: no other thread accesses it, by this function's contract.
         let place = self.0.with(|place| unsafe { *place });
         if place != UNLISTED {
             waiting().remove(place);
@@ -78,7 +78,7 @@ pub(crate) struct WaitingTasks<P: Platform> {
 }
 
 struct WaitingList {
-    /// `None` for a place that is free.
+    /// `None` for a free place.
     places: Vec<Option<WaitingTask>>,
     free: Vec<u32>,
     is_closed: bool,
@@ -90,7 +90,7 @@ impl<P: Platform> WaitingTasks<P> {
         Self { list: Lock::new(list) }
     }
 
-    /// Lists a task, and tells its place; `None` if the list is closed.
+    /// Lists a task and returns its place; `None` if the list is closed.
     fn add(&self, task: WaitingTask) -> Option<u32> {
         let mut list = self.list.lock();
         if list.is_closed {
@@ -114,12 +114,12 @@ impl<P: Platform> WaitingTasks<P> {
         list.free.push(place);
     }
 
-    /// Refuses all tasks that are here, and those that would come.
+    /// Refuses all listed tasks, and any that come later.
     pub(crate) fn close(&self) {
         self.refuse_all(true);
     }
 
-    /// For a model that fails.
+    /// Incorrect on purpose, for a model that must fail.
     #[cfg(all(test, loom))]
     pub(crate) fn refuse_those_here(&self) {
         self.refuse_all(false);
@@ -130,7 +130,7 @@ impl<P: Platform> WaitingTasks<P> {
             let mut list = self.list.lock();
             list.is_closed |= closes;
             let tasks = list.places.iter().flatten();
-            // SAFETY: by the contract of `ListedAt::list`: it is not taken off while the lock is held, so it is there.
+            // SAFETY: by the contract of `ListedAt::list`: the task is not taken off while the lock is held, so it is alive.
             tasks.inspect(|listed| unsafe { (listed.table.hold)(listed.task) }).copied().collect()
         };
         for WaitingTask { task, table } in held {
@@ -140,14 +140,14 @@ impl<P: Platform> WaitingTasks<P> {
     }
 }
 
-/// Nobody holds the queue any more: the last task of this count lets go of it.
+/// Set when the queue has no holder left: the last task of this count then releases the queue.
 pub(super) const LEFT: u64 = 1 << 63;
 
-/// How many there are, counted apart for each pod, so that tasks of two pods write no line in
-/// common. All tasks of one count hold one reference to the queue together.
+/// How many tasks there are, counted separately for each pod, so that tasks of two pods write no cache line in common. All
+/// tasks of one count together hold one reference to the queue.
 pub(crate) struct TaskCounts<P: Platform> {
     pub(super) counts: Box<[Padded<P::AtomicU64>]>,
-    /// Those that wait, by the same counts.
+    /// The waiting tasks, by the same counts.
     pub(super) waiting: Box<[Padded<WaitingTasks<P>>]>,
 }
 
@@ -159,7 +159,7 @@ impl<P: Platform> TaskCounts<P> {
         }
     }
 
-    /// Drops the tasks that wait, and those that would.
+    /// Drops the tasks that wait, and any that would wait later.
     pub(super) fn drop_waiting(&self) {
         self.waiting.iter().for_each(|waiting| waiting.close());
     }

@@ -1,4 +1,4 @@
-//! What a workqueue is to be.
+//! The builder of a workqueue.
 
 use std::any::Any;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::config::request::{MaxActive, PanicPolicy, Request};
 use crate::insight::Sampling;
 use crate::queue::Workqueue;
 
-/// What a worker needs for itself, with room for small items: a debug build's overflows 24 KiB.
+/// The stack that a worker itself needs, with room for small items: a debug build overflows 24 KiB.
 pub(crate) const MIN_STACK_BYTES: usize = 64 << 10;
 
-/// Makes a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the
-/// name, `max_active` and the panic handler are a queue's own.
+/// Configures and builds a [`Workqueue`]. Queues with equal attributes share their pools and worker threads; the name,
+/// `max_active` and the panic handler are separate for each queue.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
@@ -43,7 +43,7 @@ impl<P: Platform> fmt::Debug for Builder<'_, P> {
 }
 
 impl<P: Platform> Runtime<P> {
-    /// Makes a workqueue on this runtime.
+    /// Returns a builder for a workqueue on this runtime.
     ///
     /// # Examples
     /// ```
@@ -58,7 +58,7 @@ impl<P: Platform> Runtime<P> {
         Builder::new(self)
     }
 
-    /// What is asked of a queue by default.
+    /// Returns the default attributes of a queue.
     pub(crate) fn request(&self, name: String) -> Request {
         Request {
             name,
@@ -90,7 +90,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         Self { runtime, request }
     }
 
-    /// A name for reports and errors. Default: `unnamed`.
+    /// Sets the name for reports and errors. Default: `unnamed`.
     ///
     /// # Examples
     /// ```
@@ -102,7 +102,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.name = name.into())
     }
 
-    /// Which CPUs share a pool. Default: [`Scope::CacheShard`].
+    /// Sets which CPUs share a pool. Default: [`Scope::CacheShard`].
     ///
     /// # Examples
     /// ```
@@ -117,7 +117,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.scope = scope)
     }
 
-    /// The wanted size of a cache shard, in cores, at least 1. Default: 8.
+    /// Sets the wanted size of a cache shard, in cores, at least 1. Default: 8.
     ///
     /// # Examples
     /// ```
@@ -129,10 +129,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.shard_size = ShardSize::new(cores))
     }
 
-    /// Keeps the queue's work in its pods: workers never leave theirs, and help no other. Default: no.
+    /// Sets whether the queue's work stays in its pods: workers never leave their pod, and help no other. Default: no.
     ///
-    /// By default a worker starts in its pod and returns to it, for 5 ms at least, but the kernel may move it out while the pod
-    /// is full. And if a pod has more waiting items than its workers can run soon, idle workers of the nearest other pods run some
+    /// By default a worker starts in its pod and returns to it, for at least 5 ms, but the kernel may move it out while the pod
+    /// is full. If a pod has more waiting items than its workers can run soon, idle workers of the nearest other pods run some
     /// of them, on their own CPUs ([`PoolStats::guests`](crate::PoolStats::guests) counts their visits).
     ///
     /// A process that an item starts inherits the CPUs of its worker, unless the item calls
@@ -151,7 +151,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.strict = strict)
     }
 
-    /// The CPUs whose pods serve this queue. Default: all that are usable.
+    /// Sets the CPUs whose pods serve this queue. Default: all usable CPUs.
     ///
     /// # Examples
     /// ```
@@ -166,14 +166,13 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.mask = Some(cpus))
     }
 
-    /// The nice value of the workers, −20 to 19. Default: that of the process, which is its main
-    /// thread's. Values below it need a privilege.
+    /// Sets the nice value of the workers, −20 to 19. Default: that of the process's main thread. Lower values need a
+    /// privilege.
     ///
-    /// Of the thread that builds the queue workers have nothing, whoever starts them later: scheduling
-    /// policy, signal mask and timer slack are the main thread's, too, as far as that is allowed. (Without
-    /// CAP_SYS_NICE or RLIMIT_NICE, workers that a niced thread starts stay as nice as it is.) So a
-    /// program that blocks signals in its main thread before all, to wait for them in one thread, finds
-    /// them blocked in every worker; and one that does not may have its handlers called on workers.
+    /// Workers inherit nothing from the thread that builds the queue or starts them later: scheduling policy, signal mask and
+    /// timer slack are also the main thread's, as far as that is allowed. (Without CAP_SYS_NICE or RLIMIT_NICE, workers that a
+    /// niced thread starts stay as nice as it is.) If a program blocks signals in its main thread at the start, to wait for
+    /// them in one thread, they are blocked in every worker. Otherwise its handlers may be called on workers.
     ///
     /// # Examples
     /// ```
@@ -186,11 +185,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.nice = Some(nice))
     }
 
-    /// Limits how many items of this queue are in the pools at once; further ones wait in the order
-    /// in which they came. Default: no limit.
+    /// Limits how many items of this queue are in the pools at once; further items wait in order of arrival. Default: no limit.
     ///
-    /// The limit counts items, not threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless the
-    /// queue has [`serial_items`](Self::serial_items). A limit costs a lock that all the queue's items pass.
+    /// The limit counts items, not threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless
+    /// the queue has [`serial_items`](Self::serial_items). A limit costs a lock that all the queue's items pass.
     ///
     /// # Examples
     /// ```
@@ -207,11 +205,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::Total(items))
     }
 
-    /// As [`max_active`](Self::max_active), but split among the nodes, so that the queue's items
-    /// share no line of memory between nodes. Each node's share is its share of the queue's CPUs,
-    /// rounded up, but at least min(`items`, 8): so many items that wait for one another always
-    /// get on, wherever they were queued. The shares may sum to more than `items`. (The rule of
-    /// Linux' kernel/workqueue.c since 6.9.)
+    /// Limits the items like [`max_active`](Self::max_active), but splits the limit among the nodes, so that the queue's items
+    /// share no cache line between nodes. Each node's share is its share of the queue's CPUs, rounded up, but at least
+    /// min(`items`, 8): that many items that wait for one another always make progress, wherever they were queued. The shares
+    /// may sum to more than `items`. (The rule of Linux' kernel/workqueue.c since 6.9.)
     ///
     /// # Examples
     /// ```
@@ -223,8 +220,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::ByNode(items))
     }
 
-    /// As [`max_active`](Self::max_active), but of each pod: with [`Scope::Cpu`](coreshard_topology::Scope::Cpu) and [`strict`](Self::strict), of each CPU.
-    /// Items of other pods do not wait for their turn, and share no line of memory with this pod's for it.
+    /// Limits the items like [`max_active`](Self::max_active), but for each pod: with
+    /// [`Scope::Cpu`](coreshard_topology::Scope::Cpu) and [`strict`](Self::strict), for each CPU. The limits of two pods are
+    /// independent, and share no cache line.
     ///
     /// # Examples
     /// ```
@@ -240,7 +238,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
 
     /// Runs one item at a time, in the order in which they were queued, whatever pools they run in.
     ///
-    /// That holds for items, not for threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless
+    /// This applies to items, not to threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless
     /// the queue has [`serial_items`](Self::serial_items).
     ///
     /// # Examples
@@ -263,10 +261,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Runs each item on one thread: the pieces of a loop and the halves of a [`join`](crate::join) inside it stay on its
-    /// worker. With [`max_active`](Self::max_active) or [`ordered`](Self::ordered) the limit then bounds threads as well.
-    /// Default: `false`.
+    /// worker. With [`max_active`](Self::max_active) or [`ordered`](Self::ordered) the limit then also bounds threads. Default:
+    /// `false`.
     ///
-    /// What a [`scope`](Workqueue::scope) queues is an item of its own, and counts against the limit.
+    /// Items that a [`scope`](Workqueue::scope) queues are separate items, and count against the limit.
     ///
     /// # Examples
     /// ```
@@ -283,20 +281,21 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.is_serial = is_serial)
     }
 
-    /// How many items may wait in the queue: were accepted, and have not begun. So the queue's memory is
-    /// bounded by this and by what runs, which [`max_active`](Self::max_active) bounds. Default: no bound.
+    /// Sets how many items may wait in the queue: items that were accepted and have not begun. The queue's memory is then
+    /// bounded by this and by the running items, which [`max_active`](Self::max_active) bounds. Default: no bound.
     ///
-    /// In a full queue [`queue`](Workqueue::queue), `submit`, `spawn`, `scope` and `install` wait for room, first come, first
-    /// served; [`try_queue`](Workqueue::try_queue), `try_submit` and `try_spawn` refuse; [`queue_async`](Workqueue::queue_async) is a future. Nobody
-    /// overtakes those that wait. What cannot wait, and was there before, is let in beyond the capacity, and
-    /// counts as well: a [`Work`](crate::Work), pending once at most, and a task's polls after the first.
+    /// If the queue is full, [`queue`](Workqueue::queue), `submit`, `spawn`, `scope` and `install` wait for room, first come,
+    /// first served; [`try_queue`](Workqueue::try_queue), `try_submit` and `try_spawn` return an error;
+    /// [`queue_async`](Workqueue::queue_async) is a future. Later producers never overtake waiting ones. Work that was accepted
+    /// earlier and cannot wait is let in beyond the capacity, and counts as well: a [`Work`](crate::Work), which is pending at
+    /// most once, and a task's polls after the first.
     ///
-    /// Who waits inside an item gives its worker's place away. Where that could not help, the wait is refused
-    /// ([`WouldDeadlock`](crate::RefusedReason::WouldDeadlock)): inside an item of the queue where that has a limit or an order, and on the
-    /// last worker of its pools that would go on.
+    /// A producer that waits inside an item gives its worker's place away. If that could not help, the wait is rejected
+    /// ([`WouldDeadlock`](crate::RefusedReason::WouldDeadlock)): inside an item of the queue if the queue has a limit or an
+    /// order, and on the last worker of its pools that could make progress.
     ///
-    /// All items of such a queue pass one shared word, in and out, and one of more than 8 bytes is
-    /// allocated. A queue without a capacity has nothing of it.
+    /// All items of such a queue pass one shared word, in and out, and an item of more than 8 bytes is allocated. A queue
+    /// without a capacity has neither cost.
     ///
     /// # Examples
     /// ```
@@ -329,7 +328,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// Whose pools serve the queue. Default: [`Priority::Normal`].
+    /// Sets the priority of the pools that serve the queue. Default: [`Priority::Normal`].
     ///
     /// # Examples
     /// ```
@@ -352,8 +351,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.priority = priority)
     }
 
-    /// What becomes of the queue when an item panics and no handle tells of it. Default:
-    /// [`PanicPolicy::GoOn`].
+    /// Sets what happens to the queue when an item panics and no handle reports the panic. Default: [`PanicPolicy::GoOn`].
     ///
     /// # Examples
     /// ```
@@ -372,7 +370,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.panic_policy = policy)
     }
 
-    /// When a chosen worker is woken. Default: [`Wake::Coalesced`].
+    /// Sets when a chosen worker is woken. Default: [`Wake::Coalesced`].
     ///
     /// # Examples
     /// ```
@@ -385,7 +383,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.wake = wake)
     }
 
-    /// How items enter a pool. Default: [`Intake::LockFree`].
+    /// Sets how items enter a pool. Default: [`Intake::LockFree`].
     ///
     /// # Examples
     /// ```
@@ -398,8 +396,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.intake = intake)
     }
 
-    /// Functions that run first and last on each worker's thread. The pools own them: one that owns a handle
-    /// to the queue keeps it for ever. Default: the runtime's ([`RuntimeBuilder::hooks`](crate::RuntimeBuilder::hooks)).
+    /// Sets functions that run first and last on each worker's thread. The pools own them: a hook that owns a handle to the
+    /// queue keeps the queue alive forever. Default: the runtime's ([`RuntimeBuilder::hooks`](crate::RuntimeBuilder::hooks)).
     ///
     /// # Examples
     /// ```
@@ -416,9 +414,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.hooks = hooks)
     }
 
-    /// `hooks` as well, inside of those that there are: the runtime's, or those of [`hooks`](Self::hooks). Where
-    /// there are some, the queue shares its pools with no other that was not built from this very builder's hooks:
-    /// what many queues are to have belongs to the runtime.
+    /// Adds `hooks`, which run inside the existing ones: the runtime's, or those of [`hooks`](Self::hooks). If hooks exist
+    /// already, the queue shares its pools only with queues built from this same builder's hooks, so set hooks for many queues
+    /// on the runtime.
     ///
     /// # Examples
     /// ```
@@ -434,8 +432,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// The size of the workers' stacks, in bytes; less than 64 KiB, which a worker needs for itself, is taken for
-    /// that. Default: the platform's.
+    /// Sets the size of the workers' stacks, in bytes; values below 64 KiB, which a worker itself needs, are raised to that.
+    /// Default: the platform's.
     ///
     /// # Examples
     /// ```
@@ -448,10 +446,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.stack_bytes = Some(bytes.max(MIN_STACK_BYTES)))
     }
 
-    /// Whether the queue's pools have a worker in reserve, beyond all limits on workers, that helps
-    /// out when one more worker is needed and cannot be had: so the queue gets on where others
-    /// stand still for want of threads. Such a queue shares its pools with no other. As the
-    /// kernel's `WQ_MEM_RECLAIM`. Default: no.
+    /// Sets whether the queue's pools have a worker in reserve, beyond all limits on workers. It helps out when one more worker
+    /// is needed and cannot be started, so the queue makes progress when others stall for lack of threads. Such a queue shares
+    /// its pools with no other. Corresponds to the kernel's `WQ_MEM_RECLAIM`. Default: no.
     ///
     /// # Examples
     /// ```
@@ -467,9 +464,10 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self
     }
 
-    /// Called with what an item threw, once, unless the item's handle tells it: on the worker's thread,
-    /// or on the one that dropped the handle. What destructors throw that run on the queue's behalf comes
-    /// here, too. The queue owns it: one that owns a handle to the queue keeps it for ever. Default: an error through `tracing`. The worker goes on in any case.
+    /// Sets a function that is called once with an item's panic, unless the item's handle reports it: on the worker's thread,
+    /// or on the thread that dropped the handle. Panics from destructors that the queue runs are reported there as well. The
+    /// queue owns the function: if it owns a handle to the queue, it keeps the queue alive forever. Default: an error through
+    /// `tracing`. The worker continues in any case.
     ///
     /// # Examples
     /// ```
@@ -491,9 +489,8 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.panic_handler = Some(Arc::new(User::new(handler))))
     }
 
-    /// Measures how long the queue's items wait and run, for [`QueueStats::times`]. Default: as the
-    /// runtime says, and that is not at all unless told otherwise. What it costs is told at
-    /// [`Sampling`].
+    /// Measures how long the queue's items wait and run, for [`QueueStats::times`]. Default: the runtime's setting, which is
+    /// off unless set. [`Sampling`] describes the cost.
     ///
     /// [`QueueStats::times`]: crate::QueueStats::times
     ///
@@ -513,9 +510,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.insight.times = Some(sampling))
     }
 
-    /// Whether each item of the queue, and each future, has a `tracing` span such as tokio-console
-    /// shows. Default: as the runtime says, and that is no unless told otherwise. A span costs
-    /// hundreds of nanoseconds where somebody listens, and an allocation.
+    /// Sets whether each item and each future of the queue has a `tracing` span, as shown by tokio-console. Default: the
+    /// runtime's setting, which is off unless set. A span costs hundreds of nanoseconds if a subscriber listens, and an
+    /// allocation.
     ///
     /// # Examples
     /// ```
@@ -528,11 +525,17 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.insight.spans = spans)
     }
 
-    /// Makes the queue; its pools' first workers run when this returns.
+    /// Builds the queue; its pools' first workers are running when this returns.
     ///
     /// # Errors
-    /// Where the mask is empty or names a CPU that is not usable, the nice value is none, `max_active`, `capacity` or the shard size is 0, the first of
-    /// these is asked for beside an order, a thread cannot be had with the affinity and nice value asked for, or the runtime is shut down.
+    /// Fails if:
+    ///
+    /// - the mask is empty or names a CPU that is not usable,
+    /// - the nice value is out of range,
+    /// - `max_active`, `capacity` or the shard size is 0,
+    /// - `max_active` is set on an ordered queue,
+    /// - a thread cannot be started with the requested affinity and nice value, or
+    /// - the runtime is shut down.
     ///
     /// # Examples
     /// ```

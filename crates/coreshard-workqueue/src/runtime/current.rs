@@ -1,4 +1,4 @@
-//! Where the calling code runs.
+//! The worker, pool and queue of the calling code.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,20 +13,19 @@ use crate::queue::{Workqueue, core_here};
 
 /// The worker that the calling code runs on; see [`current`].
 ///
-/// It stays on its thread. What it tells of the queue is that of the item that the thread is inside of
-/// when it is asked.
+/// It stays on its thread. The queue that it returns is that of the item that the thread is running at the time of the call.
 #[derive(Clone, Copy)]
 pub struct Current<P: Platform = Host> {
     place: WorkerPlace,
-    /// Not `Send`: it is a thread's own.
+    /// Not `Send`: it belongs to a thread.
     thread: PhantomData<*const P>,
 }
 
-/// Where the calling code runs: on which worker of which pool, inside an item of which queue.
+/// Returns the worker that the calling code runs on, which gives its pool and the queue of its item.
 ///
-/// `None` on a thread that is no worker. Everything that runs on a worker finds it: items, what they fork and
-/// install, scopes, the polls of tasks, reusable items; hooks, too, which are inside no item. Reads what is the
-/// thread's own, and takes no lock; `queue` and `runtime` count a reference.
+/// Returns `None` on a thread that is not a worker. All code on a worker finds it: items, their forks and installs, scopes, the
+/// polls of tasks, and reusable items; also hooks, which are inside no item. It reads only thread-local state, and takes no
+/// lock; `queue` and `runtime` count a reference.
 ///
 /// # Examples
 /// ```
@@ -51,39 +50,39 @@ pub fn current<P: Platform>() -> Option<Current<P>> {
 }
 
 impl<P: Platform> Current<P> {
-    /// The pool, as [`PoolStats::id`](crate::PoolStats::id) names it.
+    /// Returns the pool, as [`PoolStats::id`](crate::PoolStats::id) names it.
     pub fn pool(&self) -> PoolId {
         self.place.pool
     }
 
-    /// The pool's pod.
+    /// Returns the pool's pod.
     pub fn pod(&self) -> PodId {
         self.place.pod
     }
 
-    /// The worker's index among those of its pool: below 512, and another worker's when this one has gone. No two
-    /// workers of a pool have one at the same time.
+    /// Returns the worker's index in its pool: below 512, and reused after this worker has exited. Two workers of a pool never
+    /// have the same index at the same time.
     pub fn worker(&self) -> usize {
         self.place.worker
     }
 
-    /// True on the worker that a pool has in reserve ([`Builder::rescuer`](crate::Builder::rescuer)).
+    /// Returns true on the worker that a pool has in reserve ([`Builder::rescuer`](crate::Builder::rescuer)).
     pub fn is_rescuer(&self) -> bool {
         self.place.is_rescuer
     }
 
-    /// The name of the queue whose item this is; `None` inside none.
+    /// Returns the name of the item's queue; `None` outside of items.
     pub fn queue_name(&self) -> Option<String> {
         core_here::<P>().map(|core| core.name.clone())
     }
 
-    /// A handle to that queue, to queue more on it. `None` inside no item, and where the queue's last handle is
-    /// gone: then it takes nothing any more.
+    /// Returns a handle to that queue, to queue more items on it. `None` outside of items, and if the queue's last handle was
+    /// dropped, since it is then closed.
     pub fn queue(&self) -> Option<Workqueue<P>> {
         Workqueue::here()
     }
 
-    /// The runtime of that queue; `None` inside no item.
+    /// Returns the runtime of that queue; `None` outside of items.
     pub fn runtime(&self) -> Option<Runtime<P>> {
         core_here::<P>()?.machine.upgrade().map(|machine| Runtime { machine })
     }

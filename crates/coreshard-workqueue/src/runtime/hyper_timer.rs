@@ -1,4 +1,4 @@
-//! The timers as hyper's: `hyper::rt::Timer`.
+//! The timers as an implementation of `hyper::rt::Timer`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::timers::{Sleep, Timers, sleep_clamped};
 /// With the feature `hyper`.
 impl<P: Platform> rt::Sleep for Sleep<P> {}
 
-/// With the feature `hyper`. hyper has no way to hear of an error: a sleep that the clock ends before never ends, one
-/// without a timekeeper asks for it at each poll, and a poll in a process that was forked meanwhile panics.
+/// With the feature `hyper`. hyper cannot receive an error: a sleep beyond the clock's range never completes, a sleep without a
+/// timekeeper requests one at each poll, and a poll in a process that was forked meanwhile panics.
 macro_rules! timer {
     ($timers:ident) => {
         impl<P: Platform> rt::Timer for $timers<P> {
@@ -40,7 +40,7 @@ macro_rules! timer {
 timer!(Runtime);
 timer!(Workqueue);
 
-/// Lets `sleep` end after `left`; false if it is none of `timers`.
+/// Makes `sleep` complete after `left`; returns false if it does not belong to `timers`.
 fn reset<P: Platform>(
     timers: &Arc<Timers<P>>,
     sleep: &mut Pin<Box<dyn rt::Sleep>>,

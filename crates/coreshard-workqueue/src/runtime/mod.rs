@@ -1,4 +1,4 @@
-//! A machine as a program uses it: topology, limits and settings.
+//! The runtime: a machine's topology, limits and settings.
 
 mod builder;
 mod current;
@@ -26,22 +26,22 @@ pub(crate) use builder::MIN_STACK_BYTES;
 pub use current::{Current, current};
 pub use runtime_builder::RuntimeBuilder;
 
-/// A topology, limits and settings, and the pools that the queues made here share.
+/// A topology, limits and settings, and the pools shared by the queues that are built here.
 ///
-/// Most programs need one, and the crate `coreshard` has one for the process. Clones are handles
-/// to the same runtime; worker threads live as long as the queues they serve. What is left behind keeps two threads,
-/// which sleep: where the last handles of runtime and queues are dropped while a detached task waits for something, or
-/// anybody holds a [`Sleep`] of the runtime's, its monitor and its timekeeper end after that.
+/// Most programs need one, and the crate `coreshard` has one for the process. Clones are handles to the same runtime; worker
+/// threads live as long as the queues they serve. After the last handles of the runtime and its queues were dropped, a detached
+/// task that still waits, or a [`Sleep`] of the runtime, keeps two sleeping threads: the monitor and the timekeeper. They exit
+/// afterwards.
 pub struct Runtime<P: Platform = Host> {
     machine: Arc<Machine<P>>,
 }
 
 impl<P: Platform> RuntimeBuilder<P> {
-    /// Makes the runtime. Starts no thread: queues do.
+    /// Creates the runtime. Starts no threads; queues do.
     ///
     /// # Errors
-    /// Where there is no usable CPU, one that is to be used does not exist, the quota is no number
-    /// above 0, or no worker is to run, or there may be none.
+    /// Fails if there is no usable CPU, a CPU to be used does not exist, the quota is not a number above 0, or the number or
+    /// the maximum of workers is 0.
     ///
     /// # Examples
     /// ```
@@ -61,7 +61,7 @@ impl<P: Platform> RuntimeBuilder<P> {
 }
 
 impl<P: Platform> Runtime<P> {
-    /// A runtime on `topology`.
+    /// Returns a builder for a runtime on `topology`.
     ///
     /// # Examples
     /// ```
@@ -76,7 +76,7 @@ impl<P: Platform> Runtime<P> {
         RuntimeBuilder::new(topology)
     }
 
-    /// The topology.
+    /// Returns the topology.
     ///
     /// # Examples
     /// ```
@@ -88,7 +88,7 @@ impl<P: Platform> Runtime<P> {
         &self.machine.topology
     }
 
-    /// The CPUs that queues without a mask use.
+    /// Returns the CPUs that queues without a mask use.
     ///
     /// # Examples
     /// ```
@@ -99,7 +99,7 @@ impl<P: Platform> Runtime<P> {
     /// ```
     pub fn usable(&self) -> CpuSet {
         if self.machine.is_forked() {
-            // The lock may be held by nobody who is here.
+            // The lock may be held by a thread that does not exist in this process.
             let usable = self.machine.usable.try_lock().map(|usable| usable.clone());
             return usable.unwrap_or_else(|| {
                 let online = self.machine.topology.online();
@@ -112,7 +112,7 @@ impl<P: Platform> Runtime<P> {
         self.machine.usable.lock().clone()
     }
 
-    /// What all queues and pools of the runtime have done so far.
+    /// Returns statistics of all queues and pools of the runtime so far.
     ///
     /// # Examples
     /// ```
@@ -126,7 +126,7 @@ impl<P: Platform> Runtime<P> {
     /// ```
     pub fn stats(&self) -> RuntimeStats {
         if self.machine.is_forked() {
-            // The workers are not here, and nor is whoever held a lock when the process forked.
+            // The workers do not exist here, and locks may have been held when the process forked.
             return RuntimeStats { queues: Vec::new(), pools: Vec::new() };
         }
         let (queues, sets) = {
@@ -140,17 +140,15 @@ impl<P: Platform> Runtime<P> {
         }
     }
 
-    /// Goes on with other CPUs: those that were taken offline, or out of the process's affinity or
-    /// cpuset, are used no more, those that came back are. Each queue's pods are computed anew, and
-    /// it moves over as by [`Workqueue::change`]: items that were queued before run in the pools
-    /// that they were queued to, and nothing is lost. A queue with a mask uses what is left of it,
-    /// and where nothing is left all CPUs, with a warning; its mask is in force again when its CPUs
-    /// are back.
+    /// Continues on other CPUs: those that were taken offline, or removed from the process's affinity or cpuset, are no longer
+    /// used, and those that returned are used again. Each queue's pods are computed anew, and the queue moves to them as by
+    /// [`Workqueue::change`]: items that were queued before run in the pools that they were queued to, and no item is lost. A
+    /// queue with a mask uses the remaining CPUs of the mask. If none remains, it uses all CPUs, with a warning, until CPUs of
+    /// the mask return.
     ///
     /// # Errors
-    /// Where `cpus` is empty or names CPUs that the topology does not have: nothing is changed
-    /// then. Where workers for a queue's new pools cannot be had: that queue stays with its old
-    /// ones, the others have moved.
+    /// Fails if `cpus` is empty or names CPUs that the topology does not have; nothing is changed then. Also fails if workers
+    /// for a queue's new pools cannot be started: that queue stays with its old pools, the others have moved.
     ///
     /// # Examples
     /// ```
@@ -167,7 +165,7 @@ impl<P: Platform> Runtime<P> {
         self.machine.set_usable(cpus)
     }
 
-    /// The quota of CPU time, in CPUs.
+    /// Returns the quota of CPU time, in CPUs.
     ///
     /// # Examples
     /// ```
@@ -181,12 +179,11 @@ impl<P: Platform> Runtime<P> {
         self.machine.cpu_quota
     }
 
-    /// Takes no more queues and no more work, and waits until all that was accepted is over, or
-    /// for `timeout`.
+    /// Accepts no more queues and no more work, and waits until all accepted work has finished, or for `timeout`.
     ///
     /// # Errors
-    /// Where work is left when the time is over. It goes on, and the call may be made again. In a process that was forked
-    /// from the runtime's there is nobody to wait for, and nothing is done.
+    /// Fails if work is left when the timeout elapses. The work continues, and the call may be repeated. In a process that was
+    /// forked from the runtime's, there are no threads to wait for, and the call has no effect.
     ///
     /// # Examples
     /// ```
@@ -201,7 +198,7 @@ impl<P: Platform> Runtime<P> {
     /// ```
     pub fn shutdown(&self, timeout: Duration) -> Result<(), ShutdownTimeout> {
         if self.machine.is_forked() {
-            // Nobody is there to run what is left, or to be waited for.
+            // A forked process has no threads to run the remaining work or to be waited for.
             return Ok(());
         }
         let deadline = P::now() + timeout;
@@ -215,11 +212,11 @@ impl<P: Platform> Runtime<P> {
         if left == 0 { Ok(()) } else { Err(ShutdownTimeout::new(left)) }
     }
 
-    /// Shuts all queues down at once, each as by [`Workqueue::shutdown_now`], and takes no new ones: what has not begun
-    /// comes back, what sleeps or waits is dropped, and what has begun is waited for, for `timeout` in all.
+    /// Shuts all queues down at once, each as by [`Workqueue::shutdown_now`], and accepts no new ones. Work that has not begun
+    /// is returned, sleeping and waiting futures are dropped, and work that has begun is waited for, for `timeout` in all.
     ///
-    /// The items come queue by queue, in the order in which the queues were made. A [`Sleep`] of another executor's future
-    /// is that one's, and goes on; so do teams, which end with their handles.
+    /// The items are returned queue by queue, in the order in which the queues were built. A [`Sleep`] in another executor's
+    /// future continues; so do teams, which end with their handles.
     ///
     /// # Examples
     /// ```
@@ -250,9 +247,9 @@ impl<P: Platform> Runtime<P> {
     #[doc(alias("shutdownNow", "shutdown_background"))]
     pub fn shutdown_now(&self, timeout: Duration) -> Backlog {
         let deadline = P::now() + timeout;
-        // In a forked process nobody is there who has begun anything.
+        // A forked process has no thread that has begun any work.
         let queues = if self.machine.is_forked() { Vec::new() } else { self.close() };
-        // All first, so that none begins what it has while another one is waited for.
+        // All are stopped first, so that none begins its items while another one is waited for.
         queues.iter().for_each(|queue| queue.stop());
         let collected = queues.iter().map(|queue| queue.collect(deadline));
         Backlog::of(collected.fold((Vec::new(), 0), |(mut items, in_flight), (more, left)| {
@@ -261,17 +258,17 @@ impl<P: Platform> Runtime<P> {
         }))
     }
 
-    /// Takes no new queues; has those that are there.
+    /// Accepts no new queues; returns the existing ones.
     fn close(&self) -> Vec<Arc<dyn Queue>> {
         let mut registry = self.machine.registry.lock();
         registry.closed = true;
         alive(&registry.queues)
     }
 
-    /// A future that ends after `duration`, under any executor.
+    /// Returns a future that completes after `duration`, under any executor.
     ///
     /// # Errors
-    /// Where the clock ends before, or no thread can be had that watches the clock.
+    /// Fails if `duration` exceeds the clock's range, or no timekeeper thread can be started.
     ///
     /// # Examples
     /// ```
@@ -286,8 +283,8 @@ impl<P: Platform> Runtime<P> {
         timers::sleep(self.timers(), duration)
     }
 
-    /// Gives `future` so long, under any executor: what it yields, or [`Elapsed`](crate::Elapsed), with `future`
-    /// dropped, when the time is over before. Where the clock ends before that, there is no limit.
+    /// Runs `future` with a time limit, under any executor. Yields its output, or [`Elapsed`](crate::Elapsed), with `future`
+    /// dropped, if the time elapses first. A `duration` beyond the clock's range means no limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -302,8 +299,7 @@ impl<P: Platform> Runtime<P> {
     /// ```
     ///
     /// # Errors
-    /// Where no thread can be had that watches the clock, or this process was forked from the runtime's:
-    /// `future` is dropped then.
+    /// Fails if no timekeeper thread can be started, or this process was forked from the runtime's: `future` is then dropped.
     pub fn timeout<F: Future>(
         &self,
         duration: Duration,
@@ -312,7 +308,7 @@ impl<P: Platform> Runtime<P> {
         timers::timeout(self.timers(), duration, future)
     }
 
-    /// Items and futures that wait for their time.
+    /// Returns how many items and futures wait for their time.
     ///
     /// # Examples
     /// ```
@@ -335,7 +331,7 @@ impl<P: Platform> Runtime<P> {
         &self.machine.timers
     }
 
-    /// How many workers are to run at once on all CPUs that may be used.
+    /// Returns how many workers run at once on all usable CPUs.
     pub(crate) fn workers(&self) -> usize {
         let machine = &self.machine;
         let cpus = machine.usable.lock().len();
@@ -344,7 +340,7 @@ impl<P: Platform> Runtime<P> {
         machine.workers.unwrap_or(by_quota)
     }
 
-    /// Tells of `queue` among the others, as long as it is there.
+    /// Lists `queue` among the runtime's queues while it exists.
     pub(crate) fn list(&self, queue: Weak<dyn Queue>) {
         self.machine.registry.lock().list(queue);
     }
@@ -363,7 +359,7 @@ impl<P: Platform> Runtime<P> {
         self.machine.start_team(&request, team, name_of, start).map_err(fail)
     }
 
-    // With its own code in the crate that names the platform, and not once more in each that uses that one.
+    // Compiled in the crate that names the platform, and not again in each crate that uses that one.
     #[inline(never)]
     pub(crate) fn make_queue(&self, request: Request) -> Result<Workqueue<P>, BuildError> {
         let what = format!("workqueue {:?}", request.name);

@@ -1,4 +1,4 @@
-//! What a runtime is to be.
+//! The builder of a runtime.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::queue::machine::{Machine, Probe, Registry};
 use crate::task;
 use crate::timers::Timers;
 
-/// Makes a [`Runtime`](crate::Runtime).
+/// Configures and builds a [`Runtime`](crate::Runtime).
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RuntimeBuilder<P: Platform = Host> {
     topology: Topology,
@@ -79,8 +79,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         &self.topology
     }
 
-    /// The CPUs of the topology that may be used. Default: those that the process may use, by its main
-    /// thread's affinity; all of them on a simulated machine, and on one that is [laid over](Self::laid_over) others.
+    /// Sets the CPUs of the topology that may be used. Default: those that the process may use, by its main thread's affinity;
+    /// all CPUs on a simulated machine, and on one that is [laid over](Self::laid_over) others.
     ///
     /// # Examples
     /// ```
@@ -94,9 +94,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.usable = Some(cpus))
     }
 
-    /// How many CPUs' worth of time the process may use, as a cgroup's quota says. Pools then
-    /// have their share of so many workers, at least one each. It must be above 0, else
-    /// [`build`](Self::build) fails. Default: no quota.
+    /// Sets the quota of CPU time, in CPUs, as a cgroup's quota does. Each pool then runs its share of that many workers, at
+    /// least one. The quota must be above 0, otherwise [`build`](Self::build) fails. Default: no quota.
     ///
     /// # Examples
     /// ```
@@ -110,14 +109,14 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.cpu_quota = Some(cpus))
     }
 
-    /// How many workers run at once, in the pools of each set of attributes; also more than there are
-    /// CPUs, for items that block without saying so ([`blocking`](crate::blocking)), or fewer. Default: one for each CPU,
-    /// or as the [`cpu_quota`](Self::cpu_quota) says, which has no say in it where this is given.
+    /// Sets how many workers run at once, in the pools of each set of attributes. It may exceed the number of CPUs, for items
+    /// that block without using [`blocking`](crate::blocking), or be lower. Default: one for each CPU, or the
+    /// [`cpu_quota`](Self::cpu_quota), which is ignored if this is set.
     ///
-    /// The pools of a set share them out by their CPUs: with 8 workers on pods of 4 and 12 CPUs, 2 and 6 run. A pool
-    /// has one at least, so there may be more where pods are many, and 512 at most. A queue on some of the
-    /// runtime's CPUs has its CPUs' share. Workers that are blocked do not count;
-    /// [`max_workers_per_pool`](Self::max_workers_per_pool) and [`max_workers`](Self::max_workers) are the bounds with them, and hold here as well.
+    /// The pools of a set divide the workers by their CPUs: with 8 workers on pods of 4 and 12 CPUs, 2 and 6 run. A pool has at
+    /// least one, so there may be more if there are many pods, and at most 512. A queue on some of the runtime's CPUs has its
+    /// CPUs' share. Blocked workers do not count; [`max_workers_per_pool`](Self::max_workers_per_pool) and
+    /// [`max_workers`](Self::max_workers) limit the number including them, and apply here as well.
     ///
     /// # Examples
     /// ```
@@ -135,7 +134,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.workers = Some(workers))
     }
 
-    /// Hooks of all queues that have none of their own; see [`Builder::hooks`](crate::Builder::hooks). Default: none.
+    /// Sets the hooks of all queues that have none of their own; see [`Builder::hooks`](crate::Builder::hooks). Default: none.
     ///
     /// # Examples
     /// ```
@@ -150,7 +149,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.hooks = hooks)
     }
 
-    /// `hooks` as well, inside of those that were given before.
+    /// Adds `hooks`, which run inside the ones that were set before.
     ///
     /// # Examples
     /// ```
@@ -167,9 +166,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self
     }
 
-    /// What the names of workers' threads begin with, before scope, pod and number (`cs-shard0:1`). The
-    /// kernel shows 15 bytes of a name, so a long prefix leaves nothing of the rest; bytes that are
-    /// zero are left out. Default: `cs-`.
+    /// Sets the prefix of the worker threads' names, before scope, pod and number (`cs-shard0:1`). The kernel shows 15 bytes of
+    /// a name, so a long prefix hides the rest; zero bytes are removed. Default: `cs-`.
     ///
     /// # Examples
     /// ```
@@ -187,9 +185,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.thread_names = prefix.into().replace('\0', ""))
     }
 
-    /// Lays the topology, which is another machine's, over these CPUs of this one: its pods have
-    /// pools of their own, whose workers are pinned to real CPUs in turn. Default: the topology
-    /// is this machine's.
+    /// Lays the topology of another machine over these CPUs of this one: its pods have separate pools, whose workers are pinned
+    /// to real CPUs in turn. Default: the topology is this machine's.
     ///
     /// # Examples
     /// ```
@@ -207,8 +204,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.laid_over = Some(cpus))
     }
 
-    /// Whether pools measure how long their lock is held, at the cost of reading the clock twice
-    /// each time. Default: no.
+    /// Sets whether pools measure how long their lock is held, at the cost of reading the clock twice each time. Default: no.
     ///
     /// # Examples
     /// ```
@@ -223,7 +219,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.measure_lock = measure)
     }
 
-    /// Measures how long items wait and run, in all queues that do not say otherwise; see
+    /// Measures how long items wait and run, in all queues without a setting of their own; see
     /// [`Builder::times`](crate::Builder::times). Default: no.
     ///
     /// # Examples
@@ -239,8 +235,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.insight.times = Some(sampling))
     }
 
-    /// Whether items and futures have `tracing` spans, in all queues that do not say otherwise;
-    /// see [`Builder::spans`](crate::Builder::spans). Default: no.
+    /// Sets whether items and futures have `tracing` spans, in all queues without a setting of their own; see
+    /// [`Builder::spans`](crate::Builder::spans). Default: no.
     ///
     /// # Examples
     /// ```
@@ -252,7 +248,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.insight.spans = spans)
     }
 
-    /// How long a worker sleeps without work before it ends; each pool keeps one. Default: 10 s.
+    /// Sets how long a worker sleeps without work before it exits; each pool keeps one. Default: 10 s.
     ///
     /// # Examples
     /// ```
@@ -266,9 +262,9 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.idle_timeout = timeout)
     }
 
-    /// How many workers the runtime may have in all; rescuers ([`Builder::rescuer`](crate::Builder::rescuer)) are not
-    /// counted. A queue whose first workers are too many is not made; a pool that needs one more
-    /// goes on with those it has, and tells of it. At least 1. Default: no limit.
+    /// Sets the maximum number of the runtime's workers, at least 1; rescuers ([`Builder::rescuer`](crate::Builder::rescuer))
+    /// are not counted. A queue whose first workers would exceed it is not built. A pool that needs one more worker continues
+    /// with those it has, and reports it. Default: no limit.
     ///
     /// # Examples
     /// ```
@@ -281,8 +277,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.most_workers = workers)
     }
 
-    /// How many workers a pool may have where most of them are blocked, at least 1; more than 512, which is the
-    /// default, are 512.
+    /// Sets the maximum number of workers of a pool, including blocked ones, at least 1. Default, and upper bound: 512.
     ///
     /// # Examples
     /// ```
@@ -295,9 +290,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.most_workers_per_pool = workers.min(MAX_WORKERS))
     }
 
-    /// How much CPU time an item may use while others wait before its worker is taken out of the
-    /// count of those that run, so that another one takes over, and it is told of; zero for no
-    /// limit. Default: 10 ms.
+    /// Sets how much CPU time an item may use while others wait. Beyond it, the item's worker no longer counts as running, so
+    /// that another worker takes over, and a diagnostic is reported. Zero for no limit. Default: 10 ms.
     ///
     /// # Examples
     /// ```
@@ -313,8 +307,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.watch.cpu_intensive = (!cpu_time.is_zero()).then_some(cpu_time))
     }
 
-    /// For how long a pool may have waiting items, and begin none, before it is told of, with a
-    /// report of all pools; zero for ever. Default: 30 s.
+    /// Sets how long a pool may have waiting items and begin none before a stall is reported, with a report of all pools; zero
+    /// for never. Default: 30 s.
     ///
     /// # Examples
     /// ```
@@ -331,9 +325,9 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.watch.stall_after = (!time.is_zero()).then_some(time))
     }
 
-    /// Called with every [`Diagnostic`], one after the other, on a thread of the runtime's that nothing else
-    /// depends on (`cs-trouble`). While it is at one, nobody is told of the next; more than 64 that wait are not told. The runtime owns it, so one that owns the runtime is never freed, and nor
-    /// is the runtime. Default: `tracing` alone is told.
+    /// Sets a handler that is called with every [`Diagnostic`], one after the other, on a separate thread of the runtime
+    /// (`cs-trouble`). During a call further diagnostics wait; when 64 are waiting, later ones are discarded. The runtime owns
+    /// the handler: if the handler owns the runtime, neither is ever freed. Default: only `tracing` reports them.
     ///
     /// # Examples
     /// ```
@@ -352,9 +346,9 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.watch.on_diagnostic = Some(Arc::new(User::new(handler))))
     }
 
-    /// Asks `probe` about once a second, while there is work, which CPUs may be used, and follows
-    /// it as [`Runtime::set_usable`](crate::Runtime::set_usable) does. `None` is no answer, and nor is a panic. It is called on a
-    /// thread of the runtime's, `cs-background`; while it is at it, it is not asked again. Default: nothing is followed.
+    /// Calls `probe` about once a second, while there is work, to determine the usable CPUs, and follows its result as
+    /// [`Runtime::set_usable`](crate::Runtime::set_usable) does. `None` and panics are ignored. It is called on a thread of the
+    /// runtime, `cs-background`, and never concurrently with itself. Default: no probe.
     ///
     /// # Examples
     /// ```
@@ -369,7 +363,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         self.with(|wanted| wanted.probe = Some(Box::new(User::new(probe))))
     }
 
-    /// Checks what was asked for, and makes the machine.
+    /// Checks the settings, and creates the machine.
     pub(super) fn into_machine(self) -> Result<Arc<Machine<P>>, BuildErrorKind> {
         let online = self.topology.online();
         let usable = match self.usable {
@@ -410,7 +404,7 @@ impl<P: Platform> RuntimeBuilder<P> {
         let settings = PoolSettings {
             measure_lock: self.measure_lock,
             idle_timeout: self.idle_timeout,
-            // On one CPU, whoever would bring work cannot run while a worker watches for it.
+            // With one CPU, a producer cannot run while a worker spins.
             may_spin: P::idlers_may_spin()
                 && real_cpus > 1
                 && self.cpu_quota.is_none_or(|quota| quota > 1.0),

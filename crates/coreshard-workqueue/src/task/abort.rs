@@ -1,4 +1,4 @@
-//! Cancelling a task without its handle.
+//! Cancellation of a task without its handle.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -10,8 +10,8 @@ use coreshard_platform::Platform;
 use super::cell::{self, Head};
 use super::state::DONE;
 
-/// Cancels a task, whoever has its [`Task`](crate::Task); see [`Task::abort_handle`](crate::Task::abort_handle).
-/// Dropping it changes nothing.
+/// Cancels a task independently of its [`Task`](crate::Task); see [`Task::abort_handle`](crate::Task::abort_handle). Dropping
+/// it has no effect.
 pub struct AbortHandle {
     /// A reference to the task.
     task: NonNull<()>,
@@ -25,11 +25,11 @@ pub(super) struct AbortTable {
     let_go: unsafe fn(NonNull<()>),
 }
 
-// SAFETY: it is a reference to a task that was made to be shared, and what is done with one is a step of its word.
+// SAFETY: it is a reference to a task that is designed to be shared, and every operation is a step of its state word.
 unsafe impl Send for AbortHandle {}
 // SAFETY: as above.
 unsafe impl Sync for AbortHandle {}
-// What it leads to is changed by read-modify-writes of whole steps alone.
+// The task is changed only by read-modify-writes of whole steps.
 impl UnwindSafe for AbortHandle {}
 impl RefUnwindSafe for AbortHandle {}
 
@@ -37,7 +37,7 @@ pub(super) struct Aborts<P>(std::marker::PhantomData<P>);
 
 impl<P: Platform> Aborts<P> {
     pub(super) const TABLE: AbortTable = AbortTable {
-        // SAFETY: each is called with a task's head, of which the caller has a reference; `let_go` gives it up.
+        // SAFETY: each is called with a task's head, to which the caller has a reference; `let_go` gives it up.
         hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
         // SAFETY: as above.
         abort: |task| unsafe { cell::cancel(task.cast::<Head<P>>()) },
@@ -60,8 +60,8 @@ impl AbortHandle {
         Self { task, table }
     }
 
-    /// Asks that the future be polled no more: it is dropped soon, by a worker, and whoever awaits it hears that it
-    /// was cancelled, unless it has ended before.
+    /// Requests cancellation: a worker soon drops the future, and code that awaits the task sees that it was cancelled, unless
+    /// it has completed before.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("requests").build()?;
@@ -79,7 +79,7 @@ impl AbortHandle {
         unsafe { (self.table.abort)(self.task) };
     }
 
-    /// True once the future has ended, or was dropped.
+    /// Returns true once the future has completed or was dropped.
     pub fn is_finished(&self) -> bool {
         // SAFETY: this is a reference.
         unsafe { (self.table.is_done)(self.task) }

@@ -1,15 +1,15 @@
-//! Tokens by which work is asked to stop.
+//! Cancellation tokens, which ask work to stop.
 //!
-//! A token and its children are a tree. Each node has a word that says that it is cancelled, and under a lock its
-//! children and the wakers of those who wait for it.
+//! A token and its children form a tree. Each node has a word that says whether it is cancelled, and under a lock its children
+//! and the wakers of its waiters.
 //!
 //! Rules:
 //!
-//! 1. The word is set under the node's lock, and a child or a waker is added under it, after a look at the word. So
-//!    whoever cancels finds each child and waker that was added before, and whoever adds later finds it cancelled.
+//! 1. The word is set under the node's lock, and a child or a waker is added under it, after a check of the word. So a cancel
+//!    finds each child and waker that was added before, and a later addition finds the node cancelled.
 //! 2. No node's lock is taken while another one's is held; a waker is cloned, woken and dropped without any.
-//! 3. A parent knows its children weakly, a child holds its parent: a token that everybody has let go of is gone
-//!    when there is none below it, since a cancel from above passes through it.
+//! 3. A parent holds its children weakly, a child holds its parent strongly. So a token without handles is freed once it has no
+//!    descendants, since a cancel from above passes through it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -26,16 +26,14 @@ use crate::insight::diagnostic::say_panic;
 
 const PANICKED: &str = "a waker panicked";
 
-/// Children that are gone are forgotten when there are so many, and each time that there are twice as many as were
-/// left then.
+/// Freed children are removed from the list when it has this many entries, and again whenever it has doubled since.
 const MIN_CHILDREN: usize = 32;
 
-/// Asks work to stop that looks at it: items by [`is_cancelled`](Self::is_cancelled), futures by
-/// [`cancelled`](Self::cancelled). Nothing is stopped by force.
+/// Asks work to stop. Items check [`is_cancelled`](Self::is_cancelled), futures await [`cancelled`](Self::cancelled). Nothing
+/// is stopped by force.
 ///
-/// Clones are the same token. A [`child_token`](Self::child_token) is cancelled with its parent, and may be cancelled
-/// alone: so a service hands each request a child of its own token, and each request hands its parts children of
-/// that.
+/// Clones are the same token. A [`child_token`](Self::child_token) is cancelled with its parent, and may be cancelled alone.
+/// For example, a service gives each request a child of its own token, and each request gives its parts children of that one.
 ///
 /// ```
 /// use coreshard::CancellationToken;
@@ -67,15 +65,15 @@ struct TokenNode<P: Platform> {
     /// 1 once it is cancelled.
     cancelled: P::AtomicU32,
     links: Lock<P, TokenLinks<P>>,
-    /// The token that it is a child of.
+    /// The parent token.
     above: Option<Arc<Self>>,
 }
 
 struct TokenLinks<P: Platform> {
     children: Vec<Weak<TokenNode<P>>>,
-    /// Of how many `children` is to be rid of those that are gone.
+    /// The length of `children` at which freed children are removed.
     full: usize,
-    /// Those who wait, by their places; `None` for a place that is free.
+    /// The waiters' wakers, by their places; `None` for a free place.
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
@@ -92,13 +90,13 @@ impl<P: Platform> TokenNode<P> {
     }
 
     fn is_cancelled(&self) -> bool {
-        // Acquire: what was done before the cancel is seen.
+        // Acquire: everything done before the cancel is visible.
         self.cancelled.load(Acquire) != 0
     }
 }
 
 impl<P: Platform> Drop for TokenNode<P> {
-    /// Lets go of those above one after the other, however deep the tree is.
+    /// Releases the ancestors one after the other, without recursion, however deep the tree is.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(node) = above {
@@ -108,7 +106,7 @@ impl<P: Platform> Drop for TokenNode<P> {
 }
 
 impl<P: Platform> CancellationToken<P> {
-    /// A token that nobody has cancelled.
+    /// Creates a token that is not cancelled.
     ///
     /// # Examples
     /// ```
@@ -119,8 +117,8 @@ impl<P: Platform> CancellationToken<P> {
         Self { node: Arc::new(TokenNode::new(None)) }
     }
 
-    /// A token that is cancelled with this one, and may be cancelled alone. It stays so where this one is dropped
-    /// before: what is above this one cancels it then.
+    /// Creates a token that is cancelled with this one, and may be cancelled alone. If this token is dropped first, the child
+    /// is still cancelled by this token's ancestors.
     ///
     /// ```
     /// let service = coreshard::CancellationToken::new();
@@ -147,7 +145,7 @@ impl<P: Platform> CancellationToken<P> {
         child
     }
 
-    /// Cancels it and all below it, and wakes all who wait for one of them. Once more does nothing.
+    /// Cancels this token and all its descendants, and wakes all their waiters. Further calls have no effect.
     ///
     /// ```
     /// let token = coreshard::CancellationToken::new();
@@ -163,7 +161,7 @@ impl<P: Platform> CancellationToken<P> {
                 node.cancelled.store(1, Release);
                 (std::mem::take(&mut links.children), std::mem::take(&mut links.wakers))
             };
-            // Its own waker may be a user's that panics: the others are woken all the same.
+            // A user's waker may panic; the others are still woken.
             for waker in wakers.into_iter().flatten() {
                 say_panic(user::wake(waker), PANICKED);
             }
@@ -171,7 +169,7 @@ impl<P: Platform> CancellationToken<P> {
         }
     }
 
-    /// For a model that fails.
+    /// Incorrect on purpose, for a model that must fail.
     #[cfg(all(test, loom))]
     pub(super) fn cancel_late(&self) {
         let (children, wakers) = {
@@ -183,7 +181,7 @@ impl<P: Platform> CancellationToken<P> {
         children.iter().filter_map(Weak::upgrade).for_each(|node| Self { node }.cancel_late());
     }
 
-    /// True once it, or one above it, was cancelled. One load.
+    /// Returns true once this token or one of its ancestors was cancelled. Costs one load.
     ///
     /// # Examples
     /// ```
@@ -200,7 +198,7 @@ impl<P: Platform> CancellationToken<P> {
         self.node.is_cancelled()
     }
 
-    /// A future that ends once it is cancelled, under any executor.
+    /// Returns a future that completes once the token is cancelled, under any executor.
     ///
     /// ```
     /// let token = coreshard::CancellationToken::new();
@@ -212,7 +210,7 @@ impl<P: Platform> CancellationToken<P> {
         WaitForCancellation { token: self.clone(), place: None }
     }
 
-    /// What `future` yields; or `None`, with `future` dropped, if the token is cancelled before.
+    /// Returns the output of `future`, or `None`, with `future` dropped, if the token is cancelled first.
     ///
     /// ```
     /// # use futures_lite::future::block_on;
@@ -252,21 +250,21 @@ impl<P: Platform> fmt::Debug for CancellationToken<P> {
     }
 }
 
-/// Ends once its token is cancelled; see [`CancellationToken::cancelled`].
+/// A future that completes once its token is cancelled; see [`CancellationToken::cancelled`].
 #[must_use = "a future does nothing until it is awaited"]
 pub struct WaitForCancellation<P: Platform = Host> {
     token: CancellationToken<P>,
-    /// Where its waker is, while the token is not cancelled.
+    /// The place of its waker, while the token is not cancelled.
     place: Option<usize>,
 }
 
 impl<P: Platform> WaitForCancellation<P> {
-    /// Takes its waker back, if it is there.
+    /// Takes its waker back, if it is still there.
     fn leave(&mut self) {
         let Some(place) = self.place.take() else { return };
         let mut links = self.token.node.links.lock();
         if self.token.node.is_cancelled() {
-            // Whoever cancelled it has taken all.
+            // The cancel has taken all wakers.
             return;
         }
         let waker = links.wakers[place].take();

@@ -3,11 +3,11 @@
 //! Rules:
 //!
 //! 1. The state word decides everything.
-//! 2. The future is touched by the worker that has set `RUNNING` alone, and is dropped by it.
-//! 3. The outcome is written before `DONE`, by that worker; after it, it is the handle's.
-//! 4. The schedule function is there until the task is done and no sender is inside it: it holds the queue.
-//! 5. The future, its outcome, and the waker of whoever awaits it are a user's: called and dropped in front
-//!    of the net, with nothing owed. What they throw goes to the handle, or to the queue's panic handler.
+//! 2. Only the worker that has set `RUNNING` accesses the future, and drops it.
+//! 3. That worker writes the outcome before `DONE`; after that, the handle owns it.
+//! 4. The schedule function exists until the task is done and no sender is inside it: it holds the queue.
+//! 5. The future, its outcome, and the waiter's waker are user code: they are called and dropped where panics are caught, with
+//!    no obligation pending. Their panics go to the handle, or to the queue's panic handler.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -30,58 +30,57 @@ use crate::insight::TaskSpan;
 use crate::queue::{Unclaimed, WaitingTable, WaitingTask};
 use crate::timers::Timers;
 
-/// How a task comes to a worker, and whom it tells of panics.
+/// How a task is sent to a worker, and where its panics are reported.
 pub(super) trait Schedule<P: Platform>: Send + Sync {
-    /// Sends it, to be run once; it comes back where nobody would run it.
+    /// Sends it, to be run once; returns it if no worker would run it.
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>>;
-    /// It was woken, and is to be sent.
+    /// Called when the task was woken, and is to be sent.
     fn woken(&self) {}
-    /// Whose threads may run what is left of the task; `None` where there are none.
+    /// Returns the timers whose threads may run the task's leftovers; `None` if there are none.
     fn callbacks(&self) -> Option<Arc<Timers<P>>> {
         None
     }
-    /// Keeps what was thrown for whoever is to be told.
+    /// Keeps a panic until it is claimed or reported.
     fn unclaimed(&self, thrown: Thrown) -> Unclaimed<P>;
-    /// Has the queue know of a task that is going to wait. False if it was shut down at once.
+    /// Registers a task that is about to wait with its queue. Returns false if the queue was shut down at once.
     ///
     /// # Safety
-    /// It is this one's task, and the caller has set `RUNNING`; [`Self::unlist`] is called before it is done.
+    /// It is this object's task, and the caller has set `RUNNING`; [`Self::unlist`] is called before the task is done.
     unsafe fn list(&self, _: WaitingTask) -> bool {
         true
     }
-    /// Takes it off that list, if it is there.
+    /// Removes it from that list, if it is there.
     ///
     /// # Safety
     /// The caller has set `RUNNING`.
     unsafe fn unlist(&self) {}
 }
 
-/// What became of a future; `None` where it was dropped before its end, or the outcome was taken.
+/// The outcome of a future; `None` if the future was dropped before completion, or the outcome was taken.
 pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
 
-/// The part that does not depend on the future; wakers lead here.
+/// The part that does not depend on the future; wakers refer to it.
 pub(super) struct Head<P: Platform> {
     pub(super) state: TaskState<P>,
     table: &'static CellTable<P>,
-    /// What the handle's owner is woken by.
+    /// The waker of the handle's owner.
     awaiter: Lock<P, Option<Waker>>,
-    /// In which process it was made: nobody polls it in one that was forked from that.
+    /// The process in which it was created: it is not polled in one forked from that.
     process_generation: u32,
 }
 
 impl<P: Platform> Head<P> {
-    /// True in a process that was forked from the one that polls it.
+    /// Returns true in a process that was forked from the one that polls it.
     pub(super) fn is_orphaned(&self) -> bool {
         P::process_generation() != self.process_generation
     }
 
-    /// True where it was not over when this process was forked.
+    /// Returns true if it was not done when this process was forked.
     pub(super) fn never_ends(&self) -> bool {
         self.is_orphaned() && self.state.load() & DONE == 0
     }
 
-    /// Drops the waker of whoever awaited the task. In a forked process it stays: a thread that is not here may
-    /// have the lock.
+    /// Drops the waiter's waker. In a forked process it stays, since a thread that does not exist there may hold the lock.
     #[inline]
     fn forget_awaiter(&self) {
         if self.state.load() & AWAITED != 0 && !self.is_orphaned() {
@@ -93,15 +92,15 @@ impl<P: Platform> Head<P> {
 
 type FindTimers<P> = unsafe fn(NonNull<Head<P>>) -> Option<Arc<Timers<P>>>;
 
-/// What depends on the future.
+/// The operations that depend on the future.
 struct CellTable<P: Platform> {
     run: unsafe fn(NonNull<Head<P>>),
-    /// Sends it; gives it back where nobody would run it.
+    /// Sends it; returns it if no worker would run it.
     send: unsafe fn(NonNull<Head<P>>) -> Option<Runnable<P>>,
     callbacks: FindTimers<P>,
     release: unsafe fn(NonNull<Head<P>>),
     free: unsafe fn(NonNull<Head<P>>),
-    /// The future's type.
+    /// Returns the future's type name.
     name: fn() -> &'static str,
 }
 
@@ -118,12 +117,12 @@ enum Body<P: Platform, F: Future> {
     Outcome(Outcome<P, F::Output>),
 }
 
-/// The right to poll a task once, or to close it: a reference, with `SCHEDULED` set. It has no
-/// destructor: whoever loses it leaks the task.
+/// The right to poll a task once, or to close it: a reference, with `SCHEDULED` set. It has no destructor: losing it leaks the
+/// task.
 #[must_use]
 pub(crate) struct Runnable<P: Platform>(NonNull<Head<P>>);
 
-// SAFETY: a task is made of a future that is `Send` and of what is made to be shared.
+// SAFETY: a task consists of a future that is `Send` and of parts designed to be shared.
 unsafe impl<P: Platform> Send for Runnable<P> {}
 
 impl<P: Platform> ItemBody for Runnable<P> {
@@ -140,7 +139,7 @@ impl<P: Platform> ItemBody for Runnable<P> {
         (unsafe { self.0.as_ref() }.table.name)()
     }
 
-    /// The future is dropped, and its handle hears that the queue is gone.
+    /// Drops the future; its handle reports that the queue has ended.
     fn set_aside(self) -> Option<Returned> {
         close(self);
         None
@@ -150,23 +149,23 @@ impl<P: Platform> ItemBody for Runnable<P> {
 impl<P: Platform> Runnable<P> {
     /// Polls it, on a worker; or closes it, anywhere.
     pub(super) fn run(self) {
-        // SAFETY: this is a reference, and its one use.
+        // SAFETY: this is a reference, and this is its only use.
         unsafe { (self.0.as_ref().table.run)(self.0) };
     }
 }
 
-/// What is left of a task for a thread that may run users' code.
+/// The rest of a task, for a thread that may run user code.
 enum Leftover<P: Platform> {
-    /// It cannot be sent to its queue: its future is to be dropped.
+    /// The task cannot be sent to its queue: its future must be dropped.
     Unsent(Runnable<P>),
-    /// It is done, and its last sender is to let go of the queue, which may be the last to do so.
+    /// The task is done, and its last sender must release the queue, possibly as its last holder.
     Sender(Sender<P>),
 }
 
 /// A thread that counts as one of a task's senders.
 struct Sender<P: Platform>(NonNull<Head<P>>);
 
-// SAFETY: as of `Runnable`.
+// SAFETY: as for `Runnable`.
 unsafe impl<P: Platform> Send for Sender<P> {}
 
 impl<P: Platform> Leftover<P> {
@@ -177,13 +176,13 @@ impl<P: Platform> Leftover<P> {
     fn discard(self) {
         match self {
             Self::Unsent(runnable) => close(runnable),
-            // SAFETY: it counts as a sender, and is one no more.
+            // SAFETY: it counts as a sender, and this ends it.
             Self::Sender(Sender(task)) => unsafe { sent(task) },
         }
     }
 }
 
-/// Nobody would run it: it is closed here.
+/// Closes a task that no worker would run.
 #[cold]
 fn close<P: Platform>(runnable: Runnable<P>) {
     // SAFETY: a runnable is a reference.
@@ -192,12 +191,12 @@ fn close<P: Platform>(runnable: Runnable<P>) {
     runnable.run();
 }
 
-/// The way that wakers of this crate's tasks on this platform are known by.
+/// Creates and identifies the wakers of this crate's tasks on this platform.
 struct Wakers<P>(PhantomData<P>);
 
 impl<P: Platform> Wakers<P> {
     const TABLE: RawWakerVTable = RawWakerVTable::new(
-        // SAFETY: made by `waker` here, from a task's head, as the others.
+        // SAFETY: created by `waker` here, from a task's head, like the others.
         |data| unsafe { clone_waker::<P>(data) },
         // SAFETY: as above; by value, so that the reference is handed over.
         |data| unsafe { wake(head::<P>(data), true) },
@@ -223,27 +222,27 @@ unsafe fn clone_waker<P: Platform>(data: *const ()) -> RawWaker {
     RawWaker::new(data, &Wakers::<P>::TABLE)
 }
 
-/// Wakes a task of this crate without running anything of a user's; another executor's waker comes back.
-/// What is left of the task where its queue is gone is for another thread.
+/// Wakes a task of this crate without running user code; returns another executor's waker. If the task's queue has ended, the
+/// rest of the task is returned for another thread.
 pub(crate) fn wake_own<P: Platform>(waker: Waker) -> Result<Option<Callback>, Waker> {
     if *waker.vtable() != Wakers::<P>::TABLE {
         return Err(waker);
     }
     let waker = ManuallyDrop::new(waker);
-    // SAFETY: the table says what the data is; the waker is a reference, and is handed over.
+    // SAFETY: the table identifies the data's type; the waker is a reference, and is handed over.
     let left = unsafe { wake_leaving(head::<P>(waker.data()), true) };
     Ok(left.map(Leftover::into_callback))
 }
 
-/// By a waker. Runs nothing of a user's here, if others can: whoever wakes may hold a lock that the
-/// future's destructor takes.
+/// Called by a waker. Runs no user code here if another thread can: the caller may hold a lock that the future's destructor
+/// takes.
 ///
 /// # Safety
 /// The caller holds a reference, which it hands over if `consumes`.
 unsafe fn wake<P: Platform>(task: NonNull<Head<P>>, consumes: bool) {
     // SAFETY: by this function's contract.
     if let Some(leftover) = unsafe { wake_leaving(task, consumes) } {
-        // SAFETY: what is left keeps the task, and the schedule function with it.
+        // SAFETY: the leftover keeps the task, and the schedule function with it.
         match unsafe { (task.as_ref().table.callbacks)(task) } {
             Some(timers) => timers.call(leftover.into_callback()),
             None => leftover.discard(),
@@ -251,19 +250,19 @@ unsafe fn wake<P: Platform>(task: NonNull<Head<P>>, consumes: bool) {
     }
 }
 
-/// What is left of the task, if its queue is gone, is for a thread that may run users' code.
+/// Wakes the task. If its queue has ended, returns the rest of the task for a thread that may run user code.
 ///
 /// # Safety
-/// As of [`wake`].
+/// As for [`wake`].
 unsafe fn wake_leaving<P: Platform>(task: NonNull<Head<P>>, consumes: bool) -> Option<Leftover<P>> {
     // SAFETY: by this function's contract.
     let next = unsafe { task.as_ref() }.state.wake(consumes);
     if next != Next::Send {
-        // SAFETY: as `wake` said. A task that is done holds nothing of a user's.
+        // SAFETY: as returned by `wake`. A task that is done holds no user code.
         unsafe { settle(task, next) };
         return None;
     }
-    // SAFETY: this caller counts as a sender, so the task is there.
+    // SAFETY: this caller counts as a sender, so the task is alive.
     let Head { table, state, .. } = unsafe { task.as_ref() };
     // SAFETY: as above.
     let unsent = unsafe { (table.send)(task) };
@@ -273,27 +272,27 @@ unsafe fn wake_leaving<P: Platform>(task: NonNull<Head<P>>, consumes: bool) -> O
     Some(Leftover::Sender(Sender(task)))
 }
 
-/// Does what a change of the state asks for.
+/// Performs the action that a change of the state requires.
 ///
 /// # Safety
-/// `next` is what that change said, and this is called once for it.
+/// `next` was returned by that change, and this is called once for it.
 pub(super) unsafe fn settle<P: Platform>(task: NonNull<Head<P>>, next: Next) {
     match next {
         Next::Nothing => {}
         Next::Send => {
-            // SAFETY: this caller counts as a sender, so the task is there until it says that it is back.
+            // SAFETY: this caller counts as a sender, so the task lives until `sent` is called.
             let unsent = unsafe { (task.as_ref().table.send)(task) };
             // SAFETY: as above.
             unsafe { sent(task) };
             unsent.into_iter().for_each(close);
         }
-        // SAFETY: `Free` is said to one, when nobody else reaches the task.
+        // SAFETY: `Free` is returned to one thread, when no other can access the task.
         Next::Free => unsafe { (task.as_ref().table.free)(task) },
         Next::Close => unreachable!("only a worker that runs it is told to close it"),
     }
 }
 
-/// A sender is back.
+/// Removes a sender.
 ///
 /// # Safety
 /// The caller counts as one.
@@ -305,7 +304,7 @@ unsafe fn sent<P: Platform>(task: NonNull<Head<P>>) {
         head.state.sent(|| (head.table.release)(task))
     };
     if next == Next::Free {
-        // SAFETY: nobody else reaches the task.
+        // SAFETY: no other thread can access the task.
         unsafe { (task.as_ref().table.free)(task) };
     }
 }
@@ -325,7 +324,7 @@ where
         name: std::any::type_name::<F>,
     };
 
-    /// A task, and the right to poll it first; the caller has a reference as its handle.
+    /// Creates a task and the right to its first poll; the caller receives a reference as its handle.
     pub(super) fn new(future: F, span: TaskSpan, schedule: S) -> (NonNull<Self>, Runnable<P>) {
         let head = Head {
             state: TaskState::new(),
@@ -343,15 +342,14 @@ where
     }
 
     unsafe fn send(head: NonNull<Head<P>>) -> Option<Runnable<P>> {
-        // SAFETY: the caller counts as a sender: the schedule function is there.
+        // SAFETY: the caller counts as a sender: the schedule function exists.
         let schedule = unsafe { &*head.cast::<Self>().as_ref().schedule.get() };
         schedule.woken();
         schedule.send(Runnable(head))
     }
 
     unsafe fn callbacks(head: NonNull<Head<P>>) -> Option<Arc<Timers<P>>> {
-        // SAFETY: the caller counts as a sender, or has what closes the task: the schedule function is
-        // there.
+        // SAFETY: the caller counts as a sender, or has the right to close the task: the schedule function exists.
         unsafe { &*head.cast::<Self>().as_ref().schedule.get() }.callbacks()
     }
 
@@ -364,12 +362,12 @@ where
     }
 
     unsafe fn free(head: NonNull<Head<P>>) {
-        // SAFETY: nobody else reaches the task, which `new` has made.
+        // SAFETY: no other thread can access the task, which `new` has created.
         drop(unsafe { Box::from_raw(head.cast::<Self>().as_ptr()) });
     }
 
     unsafe fn run(head: NonNull<Head<P>>) {
-        // SAFETY: the caller's reference keeps it until this is over.
+        // SAFETY: the caller's reference keeps it until the end of this function.
         let task = unsafe { head.cast::<Self>().as_ref() };
         if !task.head.state.begin() {
             // SAFETY: RUNNING is set, by `begin`.
@@ -379,7 +377,7 @@ where
         // SAFETY: the caller's reference outlives this waker, which is never dropped.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(waker) });
         let poll = || {
-            // SAFETY: RUNNING is set: nobody else touches the body, which does not move.
+            // SAFETY: RUNNING is set: no other thread accesses the body, which does not move.
             task.body.with_mut(|body| match unsafe { &mut *body } {
                 Body::Future(future, span) => {
                     // SAFETY: as above.
@@ -400,7 +398,7 @@ where
                 unsafe { Self::list(head) };
                 match task.head.state.suspend() {
                     Next::Close => None,
-                    // SAFETY: as `suspend` said.
+                    // SAFETY: as returned by `suspend`.
                     next => return unsafe { settle(head, next) },
                 }
             }
@@ -409,27 +407,26 @@ where
         unsafe { Self::finish(head, outcome) };
     }
 
-    /// It is going to wait: so the queue knows of it, before it does. Where that was shut down at once, it is
-    /// refused.
+    /// Registers the task with the queue before it waits. If the queue was shut down at once, the task is refused.
     ///
     /// # Safety
     /// The caller has set `RUNNING`.
     #[inline]
     unsafe fn list(head: NonNull<Head<P>>) {
-        // SAFETY: the caller's reference.
+        // SAFETY: the caller's reference keeps it.
         let task = unsafe { head.cast::<Self>().as_ref() };
         if task.head.state.load() & (SCHEDULED | CANCELLED) != 0 {
             return;
         }
         let table = const {
             &WaitingTable {
-                // SAFETY: called while the task is on the list, so it is there.
+                // SAFETY: called while the task is on the list, so it is alive.
                 hold: |task| unsafe { task.cast::<Head<P>>().as_ref() }.state.add_reference(),
                 // SAFETY: called with that reference.
                 refuse: |task| unsafe { refuse(task.cast::<Head<P>>()) },
             }
         };
-        // SAFETY: not done, so the schedule function is there. RUNNING is set; `finish` takes it off.
+        // SAFETY: not done, so the schedule function exists. RUNNING is set; `finish` removes the task from the list.
         let is_listed =
             unsafe { (*task.schedule.get()).list(WaitingTask { task: head.cast(), table }) };
         if !is_listed {
@@ -441,15 +438,15 @@ where
     /// Drops the future and leaves the outcome.
     ///
     /// # Safety
-    /// The caller has set `RUNNING`, and gives its reference.
+    /// The caller has set `RUNNING`, and gives up its reference.
     unsafe fn finish(head: NonNull<Head<P>>, outcome: Outcome<P, F::Output>) {
-        // SAFETY: the caller's reference.
+        // SAFETY: the caller's reference keeps it.
         let task = unsafe { head.cast::<Self>().as_ref() };
-        // SAFETY: not done, so it is there.
+        // SAFETY: not done, so the schedule function exists.
         let report = |thrown| drop(unsafe { &*task.schedule.get() }.unclaimed(thrown));
-        // SAFETY: not done, so the schedule function is there; RUNNING is set.
+        // SAFETY: not done, so the schedule function exists; RUNNING is set.
         unsafe { (*task.schedule.get()).unlist() };
-        // SAFETY: RUNNING is set; the future is dropped where it is, once, and its place is written anew.
+        // SAFETY: RUNNING is set; the future is dropped in place, once, and its place is overwritten.
         task.body.with_mut(|body| unsafe {
             let dropped = user::call(|| std::ptr::drop_in_place(body));
             std::ptr::write(body, Body::Outcome(outcome));
@@ -463,13 +460,13 @@ where
         });
         if seen & AWAITED != 0 {
             let awaiter = task.head.awaiter.lock().take();
-            // This is a sender, so the queue is there.
+            // This is a sender, so the queue is alive.
             let woken = awaiter.map_or(Ok(()), user::wake);
             woken.err().into_iter().for_each(report);
             // SAFETY: counted by `finish`.
             unsafe { sent(head) };
         } else if !has_senders(seen) {
-            // SAFETY: it is done, and no sender is left, nor comes.
+            // SAFETY: it is done, and there are no senders, now or later.
             unsafe { Self::release(head) };
         }
         // SAFETY: the caller's reference.
@@ -479,7 +476,7 @@ where
     /// # Safety
     /// The caller has set `RUNNING` and written the outcome, or is the handle of a task that is done.
     pub(super) unsafe fn take_outcome(head: NonNull<Head<P>>) -> Outcome<P, F::Output> {
-        // SAFETY: by this function's contract nobody else is here.
+        // SAFETY: by this function's contract no other thread accesses it.
         let task = unsafe { head.cast::<Self>().as_ref() };
         // SAFETY: as above.
         task.body.with_mut(|body| match unsafe { &mut *body } {
@@ -488,7 +485,7 @@ where
         })
     }
 
-    /// Asks for the outcome; whoever polls is woken when it is there.
+    /// Polls for the outcome; the caller is woken when it is available.
     ///
     /// # Safety
     /// The caller is the handle.
@@ -515,17 +512,17 @@ where
         Poll::Ready(unsafe { Self::take_outcome(head) })
     }
 
-    /// The handle goes. The outcome, if it is there.
+    /// Drops the handle. Returns the outcome, if it is available.
     ///
     /// # Safety
-    /// The caller is the handle, and is no more.
+    /// The caller is the handle, which is not used after this.
     pub(super) unsafe fn let_go(head: NonNull<Head<P>>, cancels: bool) -> Outcome<P, F::Output> {
         // SAFETY: the handle is a reference.
         let whole = unsafe { head.as_ref() };
         whole.forget_awaiter();
         let Head { state, .. } = whole;
         if let Some(next) = state.let_go(cancels) {
-            // SAFETY: as `let_go` said.
+            // SAFETY: as returned by `let_go`.
             unsafe { settle(head, next) };
             return None;
         }
@@ -537,23 +534,23 @@ where
     }
 }
 
-/// The task's queue was shut down: it is polled no more.
+/// Refuses further polls, because the task's queue was shut down.
 ///
 /// # Safety
 /// The caller has a reference, and gives it up.
 unsafe fn refuse<P: Platform>(head: NonNull<Head<P>>) {
-    // SAFETY: by this function's contract; each is called once for what the change said.
+    // SAFETY: by this function's contract; each is called once for the change's result.
     unsafe {
         settle(head, head.as_ref().state.refuse());
         settle(head, head.as_ref().state.drop_reference());
     }
 }
 
-/// Asks that the task be polled no more.
+/// Cancels the task.
 ///
 /// # Safety
 /// The caller has a reference.
 pub(super) unsafe fn cancel<P: Platform>(head: NonNull<Head<P>>) {
-    // SAFETY: by this function's contract; and as `cancel` said.
+    // SAFETY: by this function's contract; and as returned by `cancel`.
     unsafe { settle(head, head.as_ref().state.cancel()) };
 }

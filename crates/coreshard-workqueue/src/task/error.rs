@@ -1,11 +1,11 @@
-//! Why a task has no value.
+//! Errors of tasks that have no value.
 
 use std::fmt;
 
 use crate::base::error::Forked;
 use crate::queue::Panic;
 
-/// Why a future that was spawned has left no value; see [`Task::result`](crate::Task::result).
+/// The reason why a spawned future has no value; see [`Task::result`](crate::Task::result).
 pub struct TaskError {
     kind: TaskErrorKind,
 }
@@ -19,7 +19,7 @@ pub(super) enum TaskErrorKind {
 }
 
 impl TaskError {
-    /// Throws what the future threw, or why there is no value.
+    /// Panics with the future's panic, or with the reason why there is no value.
     pub(super) fn throw(self) -> ! {
         match self.kind {
             TaskErrorKind::Panicked(panic) => panic.resume(),
@@ -28,29 +28,29 @@ impl TaskError {
         }
     }
 
-    /// True if it was cancelled: by [`Task::abort`](crate::Task::abort), or through an
+    /// Returns true if it was cancelled by [`Task::abort`](crate::Task::abort), or through an
     /// [`AbortHandle`](crate::AbortHandle) or a [`JoinSet`](crate::JoinSet).
     pub fn is_cancelled(&self) -> bool {
         matches!(self.kind, TaskErrorKind::Cancelled)
     }
 
-    /// True if the future panicked; [`into_panic`](Self::into_panic) has what it threw.
+    /// Returns true if the future panicked; [`into_panic`](Self::into_panic) returns the panic.
     pub fn is_panic(&self) -> bool {
         matches!(self.kind, TaskErrorKind::Panicked(_))
     }
 
-    /// True if its queue was shut down while it waited, or before it was polled first: the future was dropped.
+    /// Returns true if its queue was shut down while it waited, or before its first poll: the future was dropped.
     pub fn is_queue_gone(&self) -> bool {
         matches!(self.kind, TaskErrorKind::QueueGone)
     }
 
-    /// True if this process was forked from the one whose workers poll the future, before that had ended: it never
-    /// ends here. A task that is awaited itself throws [`Forked`].
+    /// Returns true if this process was forked from the one whose workers poll the future, before it had completed: it never
+    /// completes here. Awaiting the task itself panics with [`Forked`].
     pub fn is_forked(&self) -> bool {
         matches!(self.kind, TaskErrorKind::Forked)
     }
 
-    /// What the future threw.
+    /// Returns the future's panic.
     ///
     /// ```
     /// # let queue = coreshard::workqueue()?.name("panics").build()?;
@@ -65,7 +65,7 @@ impl TaskError {
     /// ```
     ///
     /// # Errors
-    /// This error, where it is no panic.
+    /// Returns this error if it is not a panic.
     pub fn into_panic(self) -> Result<Panic, Self> {
         match self.kind {
             TaskErrorKind::Panicked(panic) => Ok(panic),

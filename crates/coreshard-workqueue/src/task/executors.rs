@@ -1,4 +1,4 @@
-//! Other crates' words for "something that runs futures".
+//! Implementations of other crates' executor traits.
 
 #[cfg(feature = "futures")]
 mod futures_task_traits {
@@ -7,9 +7,9 @@ mod futures_task_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `futures`: tasks are detached. A shutdown is the one error that there is: it is told wherever
-    /// [`spawn`](Workqueue::spawn) refuses, also where the queue drains, or is full and waits for the caller. Elsewhere
-    /// a full queue is waited for. So a queue for this has no capacity.
+    /// With the feature `futures`: tasks are detached. Every failure of [`spawn`](Workqueue::spawn) is reported as a shutdown,
+    /// the only error of this trait. It also fails if the queue is being drained, or is full and waiting for room would never
+    /// end. Otherwise the call waits while the queue is full. So use a queue without a capacity.
     impl<P: Platform> Spawn for Workqueue<P> {
         fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
             match self.spawn(future) {
@@ -29,10 +29,10 @@ mod hyper_traits {
 
     use crate::queue::Workqueue;
 
-    /// With the feature `hyper`: tasks are detached. hyper has no way to hear of a refusal: where
-    /// [`spawn`](Workqueue::spawn) refuses, as a queue does that is shut down, drains, or is full and waits for the caller, the future is
-    /// dropped, and a warning is logged. Elsewhere a full queue is waited for. So a queue for this has no capacity; a tower service in
-    /// front of another queue bounds requests.
+    /// With the feature `hyper`: tasks are detached. hyper cannot receive an error: if [`spawn`](Workqueue::spawn) fails
+    /// because the queue is shut down or being drained, or is full and waiting for room would never end, the future is dropped
+    /// with a logged warning. Otherwise the call waits while the queue is full. So use a queue without a capacity; a tower
+    /// service in front of another queue bounds requests.
     impl<P: Platform, F> hyper::rt::Executor<F> for Workqueue<P>
     where
         F: Future + Send + 'static,

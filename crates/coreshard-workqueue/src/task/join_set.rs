@@ -1,15 +1,13 @@
-//! Tasks that are awaited together, whichever ends first.
+//! Tasks that are awaited together, in order of completion.
 //!
-//! Each task is awaited by a waker of its own, which writes the task's place into a list and wakes whoever awaits the
-//! set; so a look at the set polls those tasks alone that have ended.
+//! Each task is awaited with its own waker, which writes the task's place into a list and wakes the set's waiter. So polling
+//! the set polls only those tasks that have completed.
 //!
 //! Rules:
 //!
-//! 1. The list and the waker of whoever awaits the set are under one lock. A waker is cloned, woken and dropped
-//!    without it.
-//! 2. Whoever awaits the set leaves its waker as it finds the list empty, under the same lock: a place that is
-//!    written later wakes it.
-//! 3. A place may be in the list twice, or for a task that is not there any more: a poll of it is for nothing.
+//! 1. The list and the waker of the set's waiter are under one lock. A waker is cloned, woken and dropped without it.
+//! 2. The waiter leaves its waker when it finds the list empty, under the same lock: a place that is written later wakes it.
+//! 3. A place may be in the list twice, or for a task that was removed: polling it then has no effect.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,7 +23,7 @@ use crate::base::budget;
 use crate::base::error::Refused;
 use crate::queue::Workqueue;
 
-/// Tasks whose ends are awaited together, in the order in which they end. Dropping it cancels all of them.
+/// A set of tasks that are awaited together, in order of completion. Dropping it cancels all of them.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("requests").build()?;
@@ -51,21 +49,21 @@ pub struct JoinSet<T, P: Platform = Host> {
 }
 
 struct TaskPlace<P: Platform, T> {
-    /// `None` for one that is free.
+    /// `None` for a free place.
     task: Option<Task<T>>,
     waker: Waker,
     platform: std::marker::PhantomData<P>,
 }
 
-/// What the tasks' wakers write.
+/// The list that the tasks' wakers write.
 struct EndedTasks<P: Platform> {
     inner: Lock<P, EndedList>,
-    /// In which process it was made.
+    /// The process in which it was created.
     process_generation: u32,
 }
 
 impl<P: Platform> EndedTasks<P> {
-    /// Those at `places` are to be polled.
+    /// Creates a list with `places` to be polled.
     fn new(places: Vec<usize>) -> Arc<Self> {
         let inner = Lock::new(EndedList { places, awaiter: None });
         Arc::new(Self { inner, process_generation: P::process_generation() })
@@ -74,7 +72,7 @@ impl<P: Platform> EndedTasks<P> {
 
 struct EndedList {
     places: Vec<usize>,
-    /// Of whoever awaits the set.
+    /// The waker of the set's waiter.
     awaiter: Option<Waker>,
 }
 
@@ -91,7 +89,7 @@ impl<P: Platform> Wake for PlaceWaker<P> {
             inner.places.push(self.place);
             inner.awaiter.take()
         };
-        // Whoever wakes this one is in front of the net already.
+        // The caller of this waker already catches panics.
         if let Some(Err(thrown)) = awaiter.map(user::wake) {
             thrown.resume();
         }
@@ -99,7 +97,7 @@ impl<P: Platform> Wake for PlaceWaker<P> {
 }
 
 impl<P: Platform, T> JoinSet<T, P> {
-    /// A set of no tasks.
+    /// Creates an empty set.
     ///
     /// # Examples
     /// ```
@@ -114,8 +112,8 @@ impl<P: Platform, T> JoinSet<T, P> {
         Waker::from(Arc::new(PlaceWaker { place, ended: Arc::clone(ended) }))
     }
 
-    /// In a process that was forked from the one of the list this begins another one, in which each task is to be
-    /// polled: a thread that is not here may have the lock of the old one, which stays as it is.
+    /// Replaces the list in a process that was forked from the list's, with each task to be polled. The old list is left alone,
+    /// since a thread that does not exist here may hold its lock.
     fn follow_fork(&mut self) {
         if self.ended.process_generation == P::process_generation() {
             return;
@@ -127,10 +125,10 @@ impl<P: Platform, T> JoinSet<T, P> {
         std::mem::forget(std::mem::replace(&mut self.ended, ended));
     }
 
-    /// Spawns `future` on `queue`, as [`Workqueue::spawn`], and adds it to the set.
+    /// Spawns `future` on `queue`, as [`Workqueue::spawn`] does, and adds it to the set.
     ///
     /// # Errors
-    /// Hands `future` back where `spawn` does.
+    /// Returns `future` if `spawn` does.
     ///
     /// # Examples
     /// ```
@@ -160,7 +158,7 @@ impl<P: Platform, T> JoinSet<T, P> {
     /// Adds a task that was spawned elsewhere.
     ///
     /// # Panics
-    /// If the task was awaited to its end before.
+    /// Panics if the task has already been awaited to completion.
     ///
     /// # Examples
     /// ```
@@ -188,16 +186,16 @@ impl<P: Platform, T> JoinSet<T, P> {
                 place
             }
         };
-        // The next look polls it, and so leaves its waker.
+        // The next poll of the set polls it, and so leaves its waker.
         self.ended.inner.lock().places.push(place);
         abort
     }
 
-    /// Waits until a task of the set ends, and takes it out; `None` if there is none. Nothing is lost where the wait
-    /// is given up.
+    /// Waits until a task of the set completes, and takes it out; `None` if the set is empty. Cancel-safe: dropping the future
+    /// loses no task.
     ///
     /// # Errors
-    /// Inside of `Some`, as [`Task::result`](crate::Task::result).
+    /// `Some` holds the error, as for [`Task::result`](crate::Task::result).
     ///
     /// # Examples
     /// ```
@@ -217,7 +215,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// As [`join_next`](Self::join_next), for futures that are written by hand.
+    /// Polls like [`join_next`](Self::join_next), for futures that are written by hand.
     ///
     /// # Examples
     /// ```
@@ -237,7 +235,7 @@ impl<P: Platform, T> JoinSet<T, P> {
             return Poll::Ready(None);
         }
         self.follow_fork();
-        // The tasks are not asked where this is pending: each would wake the set for nothing.
+        // If this is pending, the tasks are not polled: each would wake the set in vain.
         if budget::proceed::<P>(context).is_pending() {
             return Poll::Pending;
         }
@@ -263,7 +261,7 @@ impl<P: Platform, T> JoinSet<T, P> {
                     }
                 }
             };
-            // Where tasks were detached, there may be fewer places than there were.
+            // If tasks were detached, there may be fewer places than before.
             let Some(TaskPlace { task, waker: own, .. }) = self.places.get_mut(place) else {
                 continue;
             };
@@ -276,7 +274,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         }
     }
 
-    /// For a model that fails: the waker is left in a step of its own.
+    /// Incorrect on purpose, for a model that must fail: the waker is left in a separate step.
     #[cfg(all(test, loom))]
     pub(super) fn poll_join_next_late(
         &mut self,
@@ -300,8 +298,8 @@ impl<P: Platform, T> JoinSet<T, P> {
         Poll::Pending
     }
 
-    /// Cancels all tasks of the set, and does not wait: each is told of by [`join_next`](Self::join_next), those that
-    /// had ended before with their values.
+    /// Cancels all tasks of the set, and does not wait. [`join_next`](Self::join_next) returns each of them; tasks that had
+    /// completed before yield their values.
     ///
     /// # Examples
     /// ```
@@ -322,7 +320,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         self.tasks().for_each(Task::abort);
     }
 
-    /// Lets all tasks run to their ends without the set, which is empty then.
+    /// Lets all tasks run to completion without the set, which is then empty.
     ///
     /// # Examples
     /// ```
@@ -340,7 +338,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         self.places.drain(..).filter_map(|place| place.task).for_each(Task::detach);
     }
 
-    /// Tasks in the set: those that have ended, too, until they are taken out.
+    /// Returns the number of tasks in the set, including completed ones that were not taken out.
     ///
     /// # Examples
     /// ```
@@ -354,7 +352,7 @@ impl<P: Platform, T> JoinSet<T, P> {
         self.places.len() - self.free.len()
     }
 
-    /// True if there are none.
+    /// Returns true if the set is empty.
     ///
     /// # Examples
     /// ```

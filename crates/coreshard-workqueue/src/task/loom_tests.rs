@@ -1,5 +1,5 @@
-//! Models of a task: wakes, its last references, its handle and its end against one another. The queue
-//! is a list under a lock. Each was seen to fail when what its comment names was changed.
+//! Models of a task: wakes, its last references, its handle and its end against one another. The queue is a list under a lock.
+//! Each was seen to fail when the step that its comment names was changed.
 #![allow(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -18,17 +18,17 @@ use crate::queue::{ListedAt, Unclaimed, WaitingTask, WaitingTasks};
 
 type Word = <Loom as Platform>::AtomicU32;
 
-/// A queue: what was sent and not run.
+/// A queue: the items that were sent and not run.
 struct Queue {
     sent: Lock<Loom, Vec<Runnable<Loom>>>,
-    /// Plain memory, as a queue's: loom reports a send beside the release.
+    /// Plain memory, like a queue's: loom reports a send concurrent with the release.
     held: <Loom as Platform>::Cell<bool>,
     releases: Word,
     /// Futures that were dropped.
     drops: Word,
 }
 
-// SAFETY: what the models show: nobody releases the queue while somebody sends.
+// SAFETY: shown by the models: no thread releases the queue while another one sends.
 unsafe impl Sync for Queue {}
 
 impl Queue {
@@ -46,7 +46,7 @@ impl Queue {
         runnable.map(Runnable::run).is_some()
     }
 
-    /// All is over: each future was dropped, and each task has let go of the queue, once.
+    /// Checks at the end that each future was dropped, and each task has released the queue, once.
     fn expect_end(&self, tasks: u32) {
         while self.run_one() {}
         assert_eq!(self.drops.load(SeqCst), tasks, "a future is dropped once");
@@ -56,14 +56,14 @@ impl Queue {
 
 struct Home(Arc<Queue>, Option<Arc<WaitingTasks<Loom>>>, ListedAt<Loom>);
 
-// SAFETY: whoever has set `RUNNING` touches the place alone.
+// SAFETY: only the thread that has set `RUNNING` accesses the place.
 unsafe impl Sync for Home {}
 
 impl Schedule<Loom> for Home {
     fn send(&self, runnable: Runnable<Loom>) -> Option<Runnable<Loom>> {
         self.0.sent.lock().push(runnable);
-        // Whoever sends looks at the queue after the item is there, as a push does that wakes a worker.
-        // SAFETY: what the model shows: nobody releases it meanwhile.
+        // The sender accesses the queue after the item was added, like a push that wakes a worker.
+        // SAFETY: shown by the model: no thread releases it meanwhile.
         assert!(self.0.held.with(|held| unsafe { *held }));
         None
     }
@@ -91,7 +91,7 @@ impl Drop for Home {
     }
 }
 
-/// Waits until it is asked to end; leaves a waker, or not.
+/// Waits until it is told to end; leaves a waker, or not.
 struct Future {
     queue: Arc<Queue>,
     left: Arc<Lock<Loom, Option<Waker>>>,
@@ -143,12 +143,12 @@ fn spawn_on(queue: Arc<Queue>, waiting: Option<Arc<WaitingTasks<Loom>>>, leaves:
         Home(Arc::clone(&queue), waiting, ListedAt::none()),
     );
     queue.sent.lock().push(runnable);
-    // SAFETY: made just now.
+    // SAFETY: created just now.
     let task = Some(unsafe { Handles::<Loom, Future, Home>::handle(task) });
     Spawned { queue, left, ends, task }
 }
 
-/// Wakes whoever awaits.
+/// Wakes the waiter.
 struct Unpark(Parker<Loom>);
 
 impl Wake for Unpark {
@@ -173,10 +173,10 @@ fn block_on_poll<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     }
 }
 
-/// Woken while it is polled, or before, or after: it is polled once more, and sees what was written before
-/// the wake. A second wake comes while the first is still inside the queue.
+/// A wake during a poll, before it, or after it: the task is polled once more, and sees the writes before the wake. A second
+/// wake comes while the first is still inside the queue.
 ///
-/// Fails with `wake` that does not write a word that has `SCHEDULED`.
+/// Fails if `wake` does not write a word that has `SCHEDULED`.
 #[test]
 fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
     Loom::check(3, || {
@@ -206,10 +206,9 @@ fn loom_a_wake_is_seen_by_a_later_poll_and_keeps_the_queue() {
     });
 }
 
-/// A future that waits without a waker is let go of while it is polled: nobody can ever wake it, so it is
-/// dropped.
+/// A future that waits without a waker loses its handle during a poll: it can never be woken, so it is dropped.
 ///
-/// Fails with `suspend` that drops the last reference without a look.
+/// Fails if `suspend` drops the last reference without a check.
 #[test]
 fn loom_a_task_that_nobody_can_wake_is_dropped() {
     Loom::check(3, || {
@@ -224,9 +223,9 @@ fn loom_a_task_that_nobody_can_wake_is_dropped() {
     });
 }
 
-/// The last waker goes while the future is let go of, or polled.
+/// The last waker is dropped while the handle is dropped, or the future is polled.
 ///
-/// Fails with `drop_reference` that frees a task that is not done.
+/// Fails if `drop_reference` frees a task that is not done.
 #[test]
 fn loom_the_last_waker_closes_the_task() {
     Loom::check(3, || {
@@ -247,9 +246,9 @@ fn loom_the_last_waker_closes_the_task() {
     });
 }
 
-/// The handle is dropped while the task ends: one of the two has the outcome.
+/// The handle is dropped while the task completes: exactly one of the two has the outcome.
 ///
-/// Fails with `let_go` that takes no notice of `DONE`.
+/// Fails if `let_go` ignores `DONE`.
 #[test]
 fn loom_a_task_that_is_cancelled_ends_once() {
     Loom::check(3, || {
@@ -266,9 +265,9 @@ fn loom_a_task_that_is_cancelled_ends_once() {
     });
 }
 
-/// Awaited while it ends: whoever awaits is woken, or finds the outcome.
+/// Awaited while it completes: the waiter is woken, or finds the outcome.
 ///
-/// Fails with `poll_outcome` that leaves its waker without looking for `DONE` after.
+/// Fails if `poll_outcome` leaves its waker without checking for `DONE` afterwards.
 #[test]
 fn loom_whoever_awaits_a_task_hears_of_its_end() {
     Loom::check(3, || {
@@ -284,7 +283,7 @@ fn loom_whoever_awaits_a_task_hears_of_its_end() {
     });
 }
 
-/// A task comes to wait while its queue is shut down at once: it is dropped, by the worker or by whoever shuts down.
+/// A task starts to wait while its queue is shut down at once: it is dropped by the worker or by the thread that shuts down.
 fn a_task_waits_beside_a_shutdown(close: fn(&WaitingTasks<Loom>)) {
     Loom::check(3, move || {
         let waiting = Arc::new(WaitingTasks::new());
@@ -309,14 +308,14 @@ fn loom_a_task_that_waits_is_dropped_by_a_shutdown() {
     a_task_waits_beside_a_shutdown(WaitingTasks::close);
 }
 
-/// The model fails where a list that was closed takes more.
+/// The model fails if a closed list accepts more tasks.
 #[test]
 #[should_panic(expected = "it waits for ever")]
 fn loom_a_list_of_tasks_that_is_not_closed_is_found() {
     a_task_waits_beside_a_shutdown(WaitingTasks::refuse_those_here);
 }
 
-/// Aborted by reference while it is polled, or waits: it is dropped once, and its handle hears that.
+/// Aborted by reference while it is polled, or waits: it is dropped once, and its handle reports it.
 #[test]
 fn loom_a_task_that_is_aborted_ends_once() {
     Loom::check(3, || {
@@ -345,7 +344,7 @@ type PollNext =
 fn a_set_is_awaited(poll: PollNext) {
     Loom::check(2, move || {
         let queue = Queue::new();
-        // Kept where the model fails: what is dropped as a model unwinds ends the process.
+        // Kept if the model fails: a drop during the unwinding would abort the process.
         let mut set = ManuallyDrop::new(JoinSet::new());
         for _ in 0..2 {
             let Spawned { ends, task, .. } = spawn_on(Arc::clone(&queue), None, false);
@@ -372,21 +371,21 @@ fn loom_whoever_awaits_a_set_hears_of_each_end() {
     a_set_is_awaited(JoinSet::poll_join_next);
 }
 
-/// The model fails where the waker is left after the lock of the list was free.
+/// The model fails if the waker is left after the lock of the list was released.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_a_set_that_leaves_its_waker_late_is_found() {
     a_set_is_awaited(JoinSet::poll_join_next_late);
 }
 
-/// A token is cancelled while somebody waits for its child, or makes one.
+/// A token is cancelled while another thread waits for its child, or creates one.
 fn a_token_is_cancelled(cancel: fn(&CancellationToken<Loom>)) {
     Loom::check(3, move || {
         let token = CancellationToken::<Loom>::new();
         let parent = token.clone();
         let canceller = loom::thread::spawn(move || cancel(&parent));
         let child = token.child_token();
-        // As there.
+        // As above.
         let mut cancelled = ManuallyDrop::new(child.cancelled());
         block_on_poll(|context| Pin::new(&mut *cancelled).poll(context));
         drop(ManuallyDrop::into_inner(cancelled));
@@ -400,7 +399,7 @@ fn loom_whoever_waits_for_a_token_hears_of_its_cancel() {
     a_token_is_cancelled(CancellationToken::cancel);
 }
 
-/// The model fails where the word is set after the lock was free.
+/// The model fails if the word is set after the lock was released.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn loom_a_token_that_is_marked_late_is_found() {

@@ -1,16 +1,15 @@
-//! Futures on a workqueue. `README.md` beside this file tells the protocol.
+//! Futures on a workqueue. `README.md` beside this file describes the protocol.
 //!
-//! A task is a future with its state and its way to the queue, in one allocation. Each poll is an
-//! item of the queue: it enters by the intake like any other, counts for `max_active`, for `drain`
-//! and for the statistics, and may call `blocking` and `join`. While the future waits for
-//! something, nothing of it is in the queue.
+//! A task is a future with its state and its reference to the queue, in one allocation. Each poll is an item of the queue: it
+//! enters through the intake like any other, counts for `max_active`, `drain` and the statistics, and may call `blocking` and
+//! `join`. While the future waits for something, the queue holds no item of it.
 //!
 //! A task stays in the pod that it was spawned in: each poll is sent there, where its memory is in the cache, whichever thread
 //! wakes it. (A guest of that pod may run the poll, as any item.)
 //!
-//! What is reached by an address here, and why it is alive: a task is freed by whoever takes its last
-//! reference when no sender is left; its *queue* is held by a [`TaskRef`], which is there until the task is done
-//! and no thread is inside `Home::send` any more. A waker may outlive the queue: it leads to the task alone.
+//! This module reaches two objects by address. A task is freed by the thread that drops its last reference when no sender is
+//! left. Its *queue* is held by a [`TaskRef`], which exists until the task is done and no thread is inside `Home::send` any
+//! more. A waker may outlive the queue, since it refers only to the task.
 #![allow(unsafe_code)]
 
 mod abort;
@@ -58,13 +57,13 @@ use error::TaskErrorKind;
 pub use join_set::JoinSet;
 pub use yield_now::{ConsumeBudget, YieldNow, consume_budget, yield_now};
 
-/// A future that was spawned, and the right to its result.
+/// A spawned future, and the right to its result.
 ///
-/// Awaiting it waits for the future to end, under any executor; dropping it cancels the future: it
-/// is polled no more, and dropped. [`detach`](Self::detach) lets it run without.
+/// Awaiting it waits for the future to complete, under any executor. Dropping it cancels the future, which is then dropped
+/// without further polls. [`detach`](Self::detach) lets it run on without a handle.
 ///
-/// What a future throws goes to whoever awaits it; where nobody does, and where a destructor throws, to
-/// the queue's panic handler. [`result`](Self::result) has it as an error instead.
+/// A panic of the future goes to the code that awaits the task. Without such code, and for panics in destructors, it goes to
+/// the queue's panic handler. [`result`](Self::result) returns the panic as an error instead.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("requests").build()?;
@@ -89,41 +88,40 @@ pub struct Task<T> {
     raw: Option<Raw<T>>,
 }
 
-/// The handle's reference, and what can be done with it. `T` alone is known of the task.
+/// The handle's reference, and its operations. Only `T` is known of the task.
 struct Raw<T> {
     task: NonNull<()>,
-    /// A `'static` one, which a reference could not be for every `T`.
+    /// A reference to a `'static` table, as a pointer, since not every `T` is `'static`.
     table: NonNull<TaskTable<T>>,
 }
 
-/// What came of a future.
+/// The outcome of a future.
 type Ended<T> = Result<T, TaskError>;
 
 struct TaskTable<T> {
     poll: unsafe fn(NonNull<()>, &Context<'_>) -> Poll<Ended<T>>,
     aborts: &'static AbortTable,
-    /// Gives the handle's reference up; true cancels the task. A value that nobody took comes back.
+    /// Gives up the handle's reference; true cancels the task. Returns a value that was not taken.
     let_go: unsafe fn(NonNull<()>, bool) -> Option<T>,
 }
 
-// SAFETY: the handle is a reference to a task that was made to be shared, and the right to its result.
+// SAFETY: the handle is a reference to a task that is designed to be shared, and the right to its result.
 unsafe impl<T: Send> Send for Task<T> {}
-// SAFETY: as above; nothing is done with a shared handle but to ask whether the task has ended.
+// SAFETY: as above; a shared handle is only used to check whether the task has completed.
 unsafe impl<T: Send> Sync for Task<T> {}
-// What it leads to is changed by read-modify-writes of whole steps alone.
+// The task is changed only by read-modify-writes of whole steps.
 impl<T> UnwindSafe for Task<T> {}
 impl<T> RefUnwindSafe for Task<T> {}
 
 impl<T> Raw<T> {
     fn table(&self) -> &TaskTable<T> {
-        // SAFETY: it is a constant's.
+        // SAFETY: the table is a constant.
         unsafe { self.table.as_ref() }
     }
 }
 
 impl<T> Task<T> {
-    /// Lets the future run to its end without this handle. If it panics, the queue's panic
-    /// handler is told.
+    /// Lets the future run to completion without this handle. If it panics, the panic goes to the queue's panic handler.
     ///
     /// # Examples
     /// ```
@@ -139,10 +137,11 @@ impl<T> Task<T> {
         self.let_go(false);
     }
 
-    /// Cancels the future and waits until it is dropped; the result, if it has ended before.
+    /// Cancels the future and waits until it is dropped. Returns the result if it has completed before.
     ///
     /// # Panics
-    /// With what the future threw, if it had; with [`Forked`](crate::Forked) in a forked process, where it never ends.
+    /// Panics with the future's panic, if it had panicked before; with [`Forked`](crate::Forked) in a forked process, where it
+    /// never completes.
     ///
     /// # Examples
     /// ```
@@ -162,10 +161,8 @@ impl<T> Task<T> {
         }
     }
 
-    /// Asks that the future be polled no more, and does not wait: it is dropped soon, by a worker, unless it has
-    /// ended before. Whoever awaits the task hears of it: [`result`](Self::result) as an error,
-    /// [`TaskError::is_cancelled`]; the task itself by a panic.
-    ///
+    /// Requests cancellation, and does not wait: a worker soon drops the future, unless it has completed before. Awaiting
+    /// [`result`](Self::result) then returns an error with [`TaskError::is_cancelled`]; awaiting the task itself panics.
     /// ```
     /// let queue = coreshard::workqueue()?.name("requests").build()?;
     /// let task = queue.spawn(std::future::pending::<()>())?;
@@ -182,11 +179,11 @@ impl<T> Task<T> {
         }
     }
 
-    /// The right to [`abort`](Self::abort) it, for others than the task's owner. It keeps the task's memory, but
-    /// neither the future nor the queue.
+    /// Returns a handle that can [`abort`](Self::abort) the task without owning it. It keeps the task's memory, but neither the
+    /// future nor the queue.
     ///
     /// # Panics
-    /// If the task was awaited to its end before.
+    /// Panics if the task has already been awaited to completion.
     ///
     /// # Examples
     /// ```
@@ -205,7 +202,7 @@ impl<T> Task<T> {
         unsafe { AbortHandle::new(raw.task, raw.table().aborts) }
     }
 
-    /// True once the future has ended, or was dropped: then awaiting it does not wait.
+    /// Returns true once the future has completed or was dropped: then awaiting it does not wait.
     ///
     /// # Examples
     /// ```
@@ -225,9 +222,8 @@ impl<T> Task<T> {
         self.raw.as_ref().is_none_or(|raw| unsafe { (raw.table().aborts.is_done)(raw.task) })
     }
 
-    /// A future that waits for the end as the task itself does, and has what came of it as a [`Result`]: it does not
-    /// panic where the future did, nor where that was cancelled or its queue shut down. Dropping it cancels the
-    /// future, too.
+    /// Returns a future that waits like the task itself, and yields the outcome as a [`Result`]: it does not panic if the
+    /// future panicked, was cancelled, or lost its queue to a shutdown. Dropping it also cancels the future.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("requests").build()?;
@@ -256,7 +252,7 @@ impl<T> Task<T> {
         result
     }
 
-    /// Gives the handle up. If a value that nobody took panics as it is dropped, the caller is told.
+    /// Gives the handle up. If dropping a value that was not taken panics, the panic reaches the caller.
     fn let_go(&mut self, cancels: bool) {
         let Some(raw) = self.raw.take() else { return };
         // SAFETY: this was the handle.
@@ -276,8 +272,8 @@ impl<T> Future for Task<T> {
     type Output = T;
 
     /// # Panics
-    /// With what the future threw; or if the future was dropped because it was cancelled, or its queue was shut
-    /// down while it waited. With [`Forked`](crate::Forked) in a process that was forked from the one that polls it.
+    /// Panics with the future's panic, or if the future was dropped because it was cancelled, or its queue was shut down while
+    /// it waited. Panics with [`Forked`](crate::Forked) in a process that was forked from the one that polls the future.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         self.poll_result(context).map(|ended| ended.unwrap_or_else(|error| error.throw()))
     }
@@ -289,7 +285,7 @@ impl<T> fmt::Debug for Task<T> {
     }
 }
 
-/// What came of a task, once it is over; see [`Task::result`]. Dropping it cancels the task.
+/// A future that yields the outcome of a task; see [`Task::result`]. Dropping it cancels the task.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is awaited, and dropping this one cancels the task"]
 pub struct TaskResult<T> {
@@ -297,7 +293,7 @@ pub struct TaskResult<T> {
 }
 
 impl<T> TaskResult<T> {
-    /// The task, to be awaited otherwise, or detached.
+    /// Returns the task, to be awaited directly or detached.
     pub fn into_task(self) -> Task<T> {
         self.task
     }
@@ -307,13 +303,13 @@ impl<T> Future for TaskResult<T> {
     type Output = Result<T, TaskError>;
 
     /// # Panics
-    /// If it was polled to its end before.
+    /// Panics if it is polled after it has completed.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.task.poll_result(context)
     }
 }
 
-/// The handle's side of a task of this kind.
+/// The handle's operations on a task of this type.
 struct Handles<P, F, S>(std::marker::PhantomData<(P, F, S)>);
 
 impl<P, F, S> Handles<P, F, S>
@@ -326,10 +322,10 @@ where
     const TABLE: TaskTable<F::Output> =
         TaskTable { poll: Self::poll, aborts: &Aborts::<P>::TABLE, let_go: Self::let_go };
 
-    /// The handle of a task.
+    /// Creates the handle of a task.
     ///
     /// # Safety
-    /// It is the only one, and stands for the reference that was made for it.
+    /// It is the only handle, and owns the reference that was created for it.
     unsafe fn handle(task: NonNull<cell::TaskCell<P, F, S>>) -> Task<F::Output> {
         let table = NonNull::from(const { &Self::TABLE });
         Task { raw: Some(Raw { task: task.cast(), table }) }
@@ -360,7 +356,7 @@ where
     unsafe fn let_go(task: NonNull<()>, cancels: bool) -> Option<F::Output> {
         // SAFETY: called by the handle, once.
         let outcome = unsafe { cell::TaskCell::<P, F, S>::let_go(task.cast(), cancels) };
-        // What was thrown and is not claimed goes to the queue's panic handler.
+        // A panic that is not claimed goes to the queue's panic handler.
         outcome?.ok()
     }
 }
@@ -369,12 +365,12 @@ where
 struct Home<P: Platform> {
     task_ref: TaskRef<P>,
     cpu: CpuId,
-    /// The future's span, as wake-ups name it; `None` without.
+    /// The future's span, which wake-up events refer to; `None` without spans.
     span: Option<Id>,
 }
 
 impl<P: Platform> Schedule<P> for Home<P> {
-    /// The next poll; it comes back where the queue is closed.
+    /// Sends the next poll; returns it if the queue is closed.
     #[inline]
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
         match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask, WhenFull::Exceed) {
@@ -395,7 +391,7 @@ impl<P: Platform> Schedule<P> for Home<P> {
     fn callbacks(&self) -> Option<Arc<Timers<P>>> {
         let queue = self.task_ref.queue();
         let timers = (!queue.is_forked()).then(|| Arc::clone(queue.timers()))?;
-        // It sees to it that a thread is there for what waits.
+        // The keeper provides a thread for waiting callbacks.
         timers.start_keeper().is_ok().then_some(timers)
     }
 
@@ -416,19 +412,18 @@ impl<P: Platform> Schedule<P> for Home<P> {
 }
 
 impl<P: Platform> Workqueue<P> {
-    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. One
-    /// allocation, for the task.
+    /// Runs a future on the queue's workers, in the pod of the CPU that the caller runs on. Makes one allocation, for the task.
     ///
-    /// Each poll is an item of the queue. A future that waits is in no queue: `drain`, `shutdown`
-    /// and the drop of the last handle do not wait for it; when it is woken after that, it is
-    /// dropped, soon, on a thread of the runtime's: whoever wakes it runs none of its code.
+    /// Each poll is an item of the queue. A waiting future is in no queue, so `drain`, `shutdown` and the drop of the last
+    /// handle do not wait for it. If it is woken after that, a thread of the runtime soon drops it; the waking thread runs none
+    /// of its code.
     ///
-    /// In a queue with a [`capacity`](crate::Builder::capacity) a future that was never polled is an item that waits, and where the
-    /// queue is full, the call waits as [`queue`](Workqueue::queue) does. Later polls wait for no room: the
-    /// future is there already.
+    /// In a queue with a [`capacity`](crate::Builder::capacity), a future that was never polled is a waiting item. If the queue
+    /// is full, the call waits as [`queue`](Workqueue::queue) does. Later polls do not wait for room, since the future was
+    /// accepted already.
     ///
     /// # Errors
-    /// Hands `future` back if the queue is shut down.
+    /// Returns `future` if the queue is shut down.
     ///
     /// # Examples
     /// ```
@@ -451,11 +446,11 @@ impl<P: Platform> Workqueue<P> {
         spawn(self.shared(), future, WhenFull::Wait)
     }
 
-    /// As [`spawn`](Self::spawn), without a wait where the queue is full.
+    /// Spawns `future` like [`spawn`](Self::spawn), but does not wait if the queue is full.
     ///
     /// # Errors
-    /// As there; and hands `future` back, by the reason [`Full`](crate::RefusedReason::Full), if as many items wait in the queue
-    /// as its [`capacity`](crate::Builder::capacity) is.
+    /// Fails as [`spawn`](Self::spawn) does. Also returns `future`, with the reason [`Full`](crate::RefusedReason::Full), if
+    /// the queue's [`capacity`](crate::Builder::capacity) is used up.
     ///
     /// # Examples
     /// ```
@@ -479,10 +474,10 @@ impl<P: Platform> Workqueue<P> {
 }
 
 impl<P: Platform> Reservation<P> {
-    /// Spawns `future`, without a wait; see [`Workqueue::spawn`]. The room is that of its first poll.
+    /// Spawns `future` without waiting; see [`Workqueue::spawn`]. Its first poll uses this room.
     ///
     /// # Errors
-    /// Hands `future` back if the queue takes none; never since it is full.
+    /// Returns `future` if the queue rejects it; never because it is full.
     #[track_caller]
     pub fn spawn<F>(mut self, future: F) -> Result<Task<F::Output>, Refused<F>>
     where
@@ -510,7 +505,7 @@ where
     F::Output: Send + 'static,
 {
     let cpu = P::current_cpu();
-    // Counted in before the task is made, so that a refused future comes back whole.
+    // Counted in before the task is created, so that a rejected future is returned unchanged.
     let entry = match shared.enter_near(cpu, Origin::Outside, when_full) {
         Ok(entry) => entry,
         Err(reason) => return Err(Refused::new(future, reason)),
@@ -518,7 +513,7 @@ where
     Ok(spawn_entered(shared, cpu, entry, future))
 }
 
-/// A task whose first poll was counted in.
+/// Creates a task whose first poll was counted in.
 #[inline(always)]
 #[track_caller]
 fn spawn_entered<P, F>(
@@ -536,6 +531,6 @@ where
     let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
     let (task, runnable) = cell::TaskCell::new(future, span, home);
     entry.send_as(|| Label::Part, runnable);
-    // SAFETY: made just now, with a reference for its handle.
+    // SAFETY: created just now, with a reference for its handle.
     unsafe { Handles::<P, F, Home<P>>::handle(task) }
 }

@@ -1,4 +1,4 @@
-//! A scope that a future waits for.
+//! A scope that can be awaited.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::base::error::Refused;
 use crate::queue::{WorkScope, Workqueue};
 
 impl<P: Platform> Workqueue<P> {
-    /// Runs a [`scope`](Self::scope) on a worker, whose items borrow `data`, and gives both back when it is over: to be awaited
-    /// without blocking a thread of the caller's.
+    /// Runs a [`scope`](Self::scope) whose items borrow `data` on a worker, and returns the data and the result when it has
+    /// ended. Awaiting it blocks no thread of the caller.
     ///
-    /// A future cannot lend its own variables to other threads: it may be forgotten
-    /// ([`std::mem::forget`]) while they still use them, and no destructor can prevent that. So the data moves into the
-    /// scope, and comes back with the result. The scope takes one of the queue's workers; if the task is
-    /// dropped before that has begun, nothing is run, and afterwards the scope ends by itself.
+    /// A future cannot lend its own variables to other threads: it may be forgotten ([`std::mem::forget`]) while they are still
+    /// in use, and no destructor can prevent that. So the data moves into the scope, and is returned with the result. The scope
+    /// occupies one of the queue's workers. If the task is dropped before the scope has begun, nothing is run; if it is dropped
+    /// later, the scope still runs to its end.
     ///
     /// # Errors
-    /// Hands both back if the queue is shut down. To a queue that runs one item at a time the scope is an item: its
-    /// `queue` refuses ([`WouldDeadlock`](crate::RefusedReason::WouldDeadlock)).
+    /// Returns both if the queue is shut down. In a queue that runs one item at a time, the scope itself is that item: its
+    /// `queue` method fails ([`WouldDeadlock`](crate::RefusedReason::WouldDeadlock)).
     ///
     /// # Panics
-    /// The task, when it is awaited, as `scope` does.
+    /// Awaiting the task panics as `scope` does.
     ///
     /// # Examples
     /// ```
@@ -57,7 +57,7 @@ impl<P: Platform> Workqueue<P> {
             + 'static,
     {
         let queue = self.clone();
-        // A future that is refused does not give back what it holds.
+        // A rejected future does not return its captures.
         let given = Arc::new(Lock::<P, _>::new(Some((data, body))));
         let own = Arc::clone(&given);
         let spawned = self.spawn(async move {

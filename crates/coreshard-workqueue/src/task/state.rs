@@ -1,15 +1,15 @@
-//! The state word of a task. `README.md` beside this file tells the protocol.
+//! The state word of a task. `README.md` beside this file describes the protocol.
 //!
 //! | bits | name | set by | cleared by |
 //! |---|---|---|---|
-//! | 0 | `SCHEDULED`: it is to be polled or closed; an item that does so is on its way, unless `RUNNING` | who spawns, wakes, or cancels it | the item that begins |
+//! | 0 | `SCHEDULED`: it is to be polled or closed; an item for that is on its way, unless `RUNNING` | the thread that spawns, wakes, or cancels it | the item that begins |
 //! | 1 | `RUNNING`: a worker polls it, or closes it | that worker | that worker |
-//! | 2 | `DONE`: the future is gone, the outcome is there | that worker, with `RUNNING` cleared | – |
-//! | 3 | `CANCELLED`: it is polled no more | its handle; who drops the last reference | – |
-//! | 4 | `HANDLE`: its handle exists, and the outcome is that one's | spawn | the handle |
+//! | 2 | `DONE`: the future was dropped, the outcome is available | that worker, with `RUNNING` cleared | – |
+//! | 3 | `CANCELLED`: it is polled no more | its handle; the thread that drops the last reference | – |
+//! | 4 | `HANDLE`: its handle exists, and owns the outcome | spawn | the handle |
 //! | 5 | `AWAITED`: the handle's owner has left a waker | the handle | – |
-//! | 6 | `REFUSED`: it is polled no more since its queue takes nothing any more; with `CANCELLED` only | who finds that | – |
-//! | 8–23 | senders: threads inside the schedule function | who schedules it | the same |
+//! | 6 | `REFUSED`: it is polled no more since its queue is closed; with `CANCELLED` only | the thread that finds it closed | – |
+//! | 8–23 | senders: threads inside the schedule function | the thread that schedules it | the same |
 //! | 24–63 | references: the item on its way, the handle, each waker | | |
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -27,7 +27,8 @@ pub(super) const ONE_SENDER: u64 = 1 << 8;
 pub(super) const ONE_REFERENCE: u64 = 1 << 24;
 const SENDERS: u64 = ONE_REFERENCE - ONE_SENDER;
 
-/// No waker is on its way to the queue: what it needs there may go when the task is done.
+/// Returns true while a waker may be sending the task to the queue. Without senders, the queue reference of a done task can be
+/// released.
 pub(super) fn has_senders(word: u64) -> bool {
     word & SENDERS != 0
 }
@@ -36,20 +37,20 @@ pub(super) fn references(word: u64) -> u64 {
     word / ONE_REFERENCE
 }
 
-/// Nobody reaches the task any more.
+/// Returns true if no thread can access the task any more.
 fn is_left(word: u64) -> bool {
     !has_senders(word) && references(word) == 0
 }
 
-/// What whoever made a change must do.
+/// The action required of the thread that made a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Nothing,
-    /// Send it: the caller counts as a sender, and a reference is the item's.
+    /// Send it: the caller counts as a sender, and a reference belongs to the item.
     Send,
-    /// Close it: the caller, who has `RUNNING`, drops the future.
+    /// Close it: the caller, which has `RUNNING`, drops the future.
     Close,
-    /// Free it: nobody else reaches it.
+    /// Free it: no other thread can access it.
     Free,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct TaskState<P: Platform> {
 }
 
 impl<P: Platform> TaskState<P> {
-    /// A task that is sent by whoever spawns it, with its handle.
+    /// The state of a new task with a handle, which the spawning thread sends.
     pub(super) fn new() -> Self {
         Self { word: P::AtomicU64::new(SCHEDULED | HANDLE | (2 * ONE_REFERENCE)) }
     }
@@ -67,10 +68,10 @@ impl<P: Platform> TaskState<P> {
         self.word.load(Acquire)
     }
 
-    /// Changes the word to what `step` makes of it; `None` leaves it. Tells what it was.
+    /// Replaces the word by the result of `step`; `None` leaves it. Returns the previous word.
     ///
-    /// AcqRel, since almost every pair of steps hands something over: wake → poll (what the waker's caller
-    /// wrote), poll → poll (the future), done → handle (the outcome), last reference → free (everything).
+    /// AcqRel, since almost every pair of steps hands something over: wake → poll (the waker's caller's writes), poll → poll
+    /// (the future), done → handle (the outcome), last reference → free (everything).
     #[inline]
     fn change<R>(&self, mut step: impl FnMut(u64) -> (u64, R)) -> R {
         let mut seen = self.word.load(Acquire);
@@ -83,14 +84,14 @@ impl<P: Platform> TaskState<P> {
         }
     }
 
-    /// A waker is cloned.
+    /// Adds a reference for a cloned waker.
     pub(super) fn add_reference(&self) {
         // AcqRel costs nothing here; the count cannot overflow: it has 40 bits.
         self.word.fetch_add(ONE_REFERENCE, AcqRel);
     }
 
-    /// Somebody wakes it. `by_value` hands the caller's reference over. Writes the word in any case but
-    /// that it is done: the poll to come sees what the caller wrote before.
+    /// Wakes the task. `by_value` hands the caller's reference over. Writes the word unless the task is done, so that the next
+    /// poll sees the caller's earlier writes.
     #[inline]
     pub(super) fn wake(&self, by_value: bool) -> Next {
         let gives = |seen: u64| if by_value { seen - ONE_REFERENCE } else { seen };
@@ -108,8 +109,8 @@ impl<P: Platform> TaskState<P> {
         })
     }
 
-    /// A reference goes: a waker's, or the item's. If it was the last of a task that is not done, nobody
-    /// can ever wake it: it is to be closed.
+    /// Drops a reference of a waker or the item. If it was the last one of a task that is not done, the task can never be
+    /// woken, so it must be closed.
     pub(super) fn drop_reference(&self) -> Next {
         self.change(|seen| {
             if references(seen) == 1 && seen & DONE == 0 {
@@ -120,24 +121,24 @@ impl<P: Platform> TaskState<P> {
         })
     }
 
-    /// The item that was on its way has come to a worker. False if the future is to be closed, not polled.
+    /// Begins the item that was on its way, on a worker. Returns false if the future is to be closed, not polled.
     #[inline]
     pub(super) fn begin(&self) -> bool {
-        // SCHEDULED off, RUNNING on.
+        // Clears SCHEDULED and sets RUNNING.
         self.word.fetch_add(RUNNING - SCHEDULED, AcqRel) & CANCELLED == 0
     }
 
-    /// The poll has left the future waiting.
+    /// Ends a poll that has left the future waiting.
     #[inline]
     pub(super) fn suspend(&self) -> Next {
         self.change(|seen| {
             if seen & CANCELLED != 0 {
                 (seen, Next::Close)
             } else if seen & SCHEDULED != 0 {
-                // It was woken meanwhile; who did so may have had the last reference but the worker's.
+                // It was woken meanwhile; the waker may have had the last reference besides the worker's.
                 (seen - RUNNING + ONE_SENDER, Next::Send)
             } else if references(seen) == 1 {
-                // The last reference is the worker's: nobody can ever wake it.
+                // The last reference is the worker's: the task can never be woken.
                 (seen, Next::Close)
             } else {
                 (seen - RUNNING - ONE_REFERENCE, Next::Nothing)
@@ -145,8 +146,8 @@ impl<P: Platform> TaskState<P> {
         })
     }
 
-    /// The future is gone, the outcome is there. `unwanted` is called first, once, if there is no handle.
-    /// Tells what the word was; where it was `AWAITED`, the caller counts as a sender.
+    /// Marks the task as done: the future was dropped, the outcome is available. `unwanted` is called first, once, if there is
+    /// no handle. Returns the previous word; if it was `AWAITED`, the caller counts as a sender.
     pub(super) fn finish(&self, mut unwanted: impl FnMut()) -> u64 {
         let mut was_told = false;
         let mut seen = self.word.load(Acquire);
@@ -164,7 +165,7 @@ impl<P: Platform> TaskState<P> {
         }
     }
 
-    /// A sender is back. The last of a task that is done calls `release` first: none comes after it.
+    /// Removes a sender. The last sender of a task that is done calls `release` first: no sender comes after it.
     #[inline]
     pub(super) fn sent(&self, mut release: impl FnMut()) -> Next {
         let mut was_told = false;
@@ -183,7 +184,7 @@ impl<P: Platform> TaskState<P> {
         }
     }
 
-    /// As [`Self::sent`]; false, and nothing changed, for the last sender of a task that is done.
+    /// Removes a sender like [`Self::sent`]; returns false, without a change, for the last sender of a task that is done.
     pub(super) fn sent_unless_last(&self) -> bool {
         self.change(|seen| {
             let next = seen - ONE_SENDER;
@@ -191,18 +192,18 @@ impl<P: Platform> TaskState<P> {
         })
     }
 
-    /// The handle's owner has left a waker. True if the outcome is there already.
+    /// Records that the handle's owner has left a waker. Returns true if the outcome is available already.
     pub(super) fn await_end(&self) -> bool {
         self.word.fetch_or(AWAITED, AcqRel) & DONE != 0
     }
 
-    /// Somebody with a reference asks that it be polled no more, and keeps that.
+    /// Cancels the task. The caller keeps its reference.
     pub(super) fn cancel(&self) -> Next {
         self.cancel_as(CANCELLED)
     }
 
-    /// As [`Self::cancel`], since its queue takes nothing any more: that is what its handle is told, unless it
-    /// was cancelled before.
+    /// Cancels the task like [`Self::cancel`], because its queue is closed: the handle reports that, unless the task was
+    /// cancelled before.
     pub(super) fn refuse(&self) -> Next {
         self.cancel_as(CANCELLED | REFUSED)
     }
@@ -219,8 +220,8 @@ impl<P: Platform> TaskState<P> {
         })
     }
 
-    /// The handle goes; a task that is not done is polled no more, or goes on without. `None` where it is
-    /// done: the outcome, and the reference, are still the handle's.
+    /// Drops the handle; a task that is not done is cancelled, or continues without it. `None` if it is done: the handle still
+    /// owns the outcome and the reference.
     pub(super) fn let_go(&self, cancels: bool) -> Option<Next> {
         self.change(|seen| {
             if seen & DONE != 0 {
@@ -229,7 +230,7 @@ impl<P: Platform> TaskState<P> {
             let is_idle = seen & (SCHEDULED | RUNNING) == 0;
             let next = seen & !HANDLE;
             if is_idle && (cancels || references(seen) == 1) {
-                // The handle's reference is the item's.
+                // The handle's reference passes to the item.
                 return ((next | SCHEDULED | CANCELLED) + ONE_SENDER, Some(Next::Send));
             }
             let cancelled = if cancels { CANCELLED } else { 0 };

@@ -1,4 +1,4 @@
-//! Letting others go first.
+//! Futures that yield to other items.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use coreshard_platform::{Host, Platform};
 
 use crate::base::budget;
 
-/// Ends once the task was polled again: everything that waited in its pod's pool at this injector
-/// before is taken first.
+/// Returns a future that completes at the task's next poll: everything that waited before in its pod's pool at this injector
+/// runs first.
 ///
 /// # Examples
 /// ```
@@ -49,17 +49,17 @@ impl Future for YieldNow {
     }
 }
 
-/// Lets others go first where the task has done much in this poll: ends at once 128 times, and then as [`yield_now`]
-/// does. For a loop that awaits nothing of Coreshard's, or nothing that ever has to wait.
+/// Yields if the task has done much work in this poll: completes at once 128 times, and then as [`yield_now`] does. Use it in a
+/// loop that awaits none of Coreshard's futures, or only futures that never wait.
 ///
 /// In one poll of a task, Coreshard's own futures ([`Sleep`](crate::Sleep), [`JoinHandle`](crate::JoinHandle),
 /// [`Task`](crate::Task), [`JoinSet`](crate::JoinSet), [`QueueAsync`](crate::QueueAsync),
-/// [`ReserveAsync`](crate::ReserveAsync), [`WaitForCancellation`](crate::WaitForCancellation)) have results 128 times; the
-/// next one is pending, the task goes behind whatever waits, and begins anew. This call counts as one of them. A
-/// [`Timeout`](crate::Timeout) looks at its time in any case. Under another executor, and in an item, nothing is counted, and
-/// this ends at once.
+/// [`ReserveAsync`](crate::ReserveAsync), [`WaitForCancellation`](crate::WaitForCancellation)) yield results 128 times. The
+/// next one is pending, the task goes behind all waiting items, and the count starts again. This call counts as one of them. A
+/// [`Timeout`](crate::Timeout) always checks its deadline. Under another executor, and in an item, nothing is counted, and this
+/// completes at once.
 ///
-/// The idea is tokio's (`tokio::task::coop`).
+/// The idea comes from tokio (`tokio::task::coop`).
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Something that each member does once.
+//! Broadcasts: calls that each member makes once.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::pool::{
     Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool, mail, with_pool_of,
 };
 
-/// What the caller keeps until all have done it.
+/// The caller's state until all members have made the call.
 struct Broadcast<'op, P: Platform, F, R> {
     op: &'op F,
     results: Lock<P, Vec<Option<Result<R, Thrown>>>>,
     parts: Parts<P>,
 }
 
-/// Calls `op` on each of so many members, and waits; of a queue's workers, on whichever there are.
+/// Calls `op` on each of the given number of members, and waits; of a queue's workers, on any that are available.
 pub(super) fn broadcast<P: Platform, R: Send>(
     pool: &Arc<OwnPool<P>>,
     members: usize,
@@ -32,7 +32,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     let results = Lock::new((0..members).map(|_| None).collect());
     let all = Broadcast::<P, _, R> { op, results, parts: Parts::new() };
     let send = |index| {
-        // It counts only where it is taken.
+        // Counted only when it is taken.
         let job = || {
             let body = JobBody::Call(part_of(&all, index));
             all.parts.begin(None);
@@ -42,7 +42,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
         let _ = with_pool_of(pool, index, |pool| mail(pool, index, job));
     };
     let (outcome, is_pending) = all.parts.open(None, || user::call(|| (0..members).for_each(send)));
-    // Whatever was thrown there, this frame stays until those that were sent have done it.
+    // If a panic is thrown there, this frame still stays until the jobs that were sent have ended.
     if is_pending {
         wait_for(pool, all.parts.done(), JobNumber::NONE);
     }
@@ -60,24 +60,23 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     results
 }
 
-/// One member's part. It is called, or dropped, before it is over.
+/// Returns one member's part. It is called, or dropped, before it counts as finished.
 fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
     all: &Broadcast<'_, P, F, R>,
     index: usize,
 ) -> Closure {
     let reach = Reach(all);
     let run = move || {
-        // All of it, not its one field.
+        // Captures all of it, not its one field.
         let Reach(all) = { reach };
-        // SAFETY: the caller keeps it until all parts are over.
+        // SAFETY: the caller keeps it until all parts have finished.
         let shared = unsafe { &*all };
         let outcome = user::call(|| (shared.op)(index));
         shared.results.lock()[index] = Some(outcome);
     };
     let run: Box<dyn FnOnce() + Send + '_> = Box::new(run);
-    // SAFETY: it is called or dropped before the part is over, and so before what it borrows is gone: whoever sends it waits for that,
-    // and leaves its frame no other way (a wait that cannot end, in a process that was forked, has nobody who would
-    // call it).
+    // SAFETY: it is called or dropped before the part has finished, and so before its borrows end: the sender waits for that,
+    // and leaves its frame in no other way (if the wait cannot end, in a process that was forked, no thread would call it).
     unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Closure>(run) }
 }
 
@@ -100,7 +99,7 @@ fn on_queue<P: Platform, R: Send>(
     results.into_iter().map(|result| result.expect("all have done it")).collect()
 }
 
-/// Calls `op` on each of so many members of a team, some time.
+/// Calls `op` later on each of the given number of members of a team.
 pub(super) fn spawn_broadcast<P: Platform>(
     pool: &Pool<P>,
     members: usize,

@@ -1,4 +1,4 @@
-//! What a team is to be.
+//! The builder of a team.
 
 use std::any::Any;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::config::team::TeamSpec;
 use crate::pool::{NameMember, OwnPool, StartMember, is_taken};
 use crate::runtime::Runtime;
 
-/// Makes a [`Team`].
+/// Configures and builds a [`Team`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct TeamBuilder<'runtime, P: Platform = Host> {
     runtime: &'runtime Runtime<P>,
@@ -35,7 +35,7 @@ pub struct TeamBuilder<'runtime, P: Platform = Host> {
 }
 
 impl<P: Platform> Runtime<P> {
-    /// Makes a [`Team`] on this runtime. The name is for reports and errors.
+    /// Returns a builder for a [`Team`] on this runtime. The name is for reports and errors.
     ///
     /// # Examples
     /// ```
@@ -60,7 +60,7 @@ impl<P: Platform> Runtime<P> {
 }
 
 impl<P: Platform> TeamBuilder<'_, P> {
-    /// How many threads it has, at most [`Team::MAX_MEMBERS`]. Default, and 0: as many as CPUs may be used.
+    /// Sets the number of threads, at most [`Team::MAX_MEMBERS`]. Default, and 0: the number of usable CPUs.
     ///
     /// # Examples
     /// ```
@@ -73,7 +73,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// What its threads are called, by their index; `None` for a name by the runtime's rules, as all have by default.
+    /// Sets the threads' names by their index; `None` for a name by the runtime's rules, which is the default.
     ///
     /// # Examples
     /// ```
@@ -88,7 +88,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// The size of its threads' stacks; below 64 KiB it is that. Default: the platform's.
+    /// Sets the size of the threads' stacks; values below 64 KiB are raised to that. Default: the platform's.
     ///
     /// # Examples
     /// ```
@@ -102,7 +102,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// Runs on each thread before all else, with its index. What it throws goes to the panic handler.
+    /// Sets a hook that runs first on each thread, with the thread's index. Its panics go to the panic handler.
     ///
     /// # Examples
     /// ```
@@ -118,7 +118,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// Runs on each thread after all else, with its index. What it throws goes to the panic handler.
+    /// Sets a hook that runs last on each thread, with the thread's index. Its panics go to the panic handler.
     ///
     /// # Examples
     /// ```
@@ -134,8 +134,8 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// Is given what detached work and hooks throw. Without one, and where it throws itself, that is told through `tracing`,
-    /// and the team goes on.
+    /// Sets a handler for panics of detached work and hooks. Without a handler, and if the handler itself panics, the panic is
+    /// logged through `tracing`, and the team continues.
     ///
     /// # Examples
     /// ```
@@ -157,7 +157,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// A member runs what it has spawned in the order of its spawning. Default: the latest first.
+    /// Makes a member run the work that it has spawned in the order of spawning. Default: the latest first.
     ///
     /// # Examples
     /// ```
@@ -178,9 +178,10 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// The thread that calls [`build`](Self::build) is the member with index 0, until it ends: it does the team's work while it waits for
-    /// some of it, and when it yields. After its end the team goes on without it, and what was sent to it alone
-    /// ([broadcasts](Team::broadcast)) and not begun is dropped. The main thread is a member for as long as the process lasts.
+    /// Makes the thread that calls [`build`](Self::build) the member with index 0, until the thread exits. It does the team's
+    /// work while it waits for some of it, and when it yields. After its exit the team continues without it, and work that was
+    /// sent to it alone ([broadcasts](Team::broadcast)) and has not begun is dropped. The main thread is a member for as long
+    /// as the process lasts.
     ///
     /// # Examples
     /// ```
@@ -196,8 +197,9 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// Which CPUs' members share a pool: its lists, its sleepers, its lock. Work goes from pool to pool where a
-    /// member has none, the nearest first. Where there are fewer members than pods, the next wider scope. Default: [`Scope::Cache`].
+    /// Sets which CPUs' members share a pool, with its lists, its sleepers and its lock. A member without work takes work from
+    /// other pools, the nearest first. If there are fewer members than pods, the next wider scope is used. Default:
+    /// [`Scope::Cache`].
     ///
     /// # Examples
     /// ```
@@ -211,7 +213,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// The wanted size of a cache shard, in cores, where the scope is that; see
+    /// Sets the wanted size of a cache shard, in cores, if the scope is that; see
     /// [`Builder::shard_size`](crate::Builder::shard_size).
     ///
     /// # Examples
@@ -227,7 +229,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// How members are woken; see [`Wake`].
+    /// Sets how members are woken; see [`Wake`].
     ///
     /// # Examples
     /// ```
@@ -241,7 +243,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// How members learn of work; see [`Intake`].
+    /// Sets how work enters a pool; see [`Intake`].
     ///
     /// # Examples
     /// ```
@@ -255,10 +257,10 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self
     }
 
-    /// Starts its threads.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// Where one cannot be had, this thread was to be a member and is one already, or the runtime is shut down.
+    /// Fails if a thread cannot be started, this thread was to be a member and is one already, or the runtime is shut down.
     ///
     /// # Examples
     /// ```
@@ -271,11 +273,12 @@ impl<P: Platform> TeamBuilder<'_, P> {
         self.build_by(None)
     }
 
-    /// Starts it on threads of the program's own: `start` is called once for each member, before this returns, and sees
-    /// to it that [`MemberThread::run`] is called on another thread.
+    /// Starts the team on threads of the program: `start` is called once for each member before this returns, and must arrange
+    /// for [`MemberThread::run`] to be called on another thread.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and with what `start` says; it is not called again then, and the members that were started go.
+    /// Fails as [`build`](Self::build) does, and with the error of `start`; it is not called again then, and the members that
+    /// were started exit.
     ///
     /// # Examples
     /// ```

@@ -1,18 +1,18 @@
-//! Why there is no team.
+//! Errors of building a team.
 
 use std::{error, fmt, io};
 
 use crate::base::error::BuildError;
 
-/// Why there is no team.
+/// The reason why a team could not be built.
 #[non_exhaustive]
 pub enum TeamError {
-    /// A thread could not be started: what the operating system, or whoever was to start it, said. No thread is left that
-    /// was.
+    /// A thread could not be started, with the error of the operating system, or of the function that was to start it. The
+    /// threads that were started have exited.
     Thread(io::Error),
-    /// This thread was to be a member, and is one of a team, or a worker of a queue, already.
+    /// This thread was to be a member, and is a member of a team, or a worker of a queue, already.
     CurrentThreadTaken,
-    /// What no queue can be made for either: the runtime is shut down, or has as many threads as it may.
+    /// An error that would also prevent a queue: the runtime is shut down, or has its maximum number of threads.
     Build(BuildError),
 }
 

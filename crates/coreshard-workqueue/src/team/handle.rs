@@ -1,4 +1,4 @@
-//! A team, as programs have it.
+//! The handle of a team.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -19,15 +19,15 @@ use crate::pool::{
 };
 use crate::queue::Workqueue;
 
-/// A fixed number of threads, each with an index of its own, which it keeps.
+/// A fixed number of threads, each with a fixed index.
 ///
-/// What a member spawns lies in its own list: it runs the latest first, and others who have nothing to do take the
-/// oldest. What comes from outside is run in its order by whoever is free. A member that waits (in a join, a scope, a
-/// broadcast) runs parts of what it waits for, and what was sent to all; more only after a while. Nobody stands in for it, so a team never has more threads than
-/// members.
+/// A member's spawned work goes to its own list: the member runs the latest first, and idle members take the oldest. Work from
+/// outside is run in order by any free member. A member that waits (in a join, a scope, a broadcast) runs parts of the work
+/// that it waits for, and work that was sent to all members; it runs other work only after a while. No thread replaces a
+/// waiting member, so a team never has more threads than members.
 ///
-/// Clones are handles to the same team. When the last is dropped, what was given to it is run to its end, and then
-/// its threads go; the drop does not wait for that.
+/// Clones are handles to the same team. When the last handle is dropped, the team finishes its work, and then its threads exit;
+/// the drop does not wait for that.
 ///
 /// # Examples
 /// ```
@@ -40,37 +40,37 @@ use crate::queue::Workqueue;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Team<P: Platform = Host> {
-    /// In a cell of its own for each member, so that none counts on a line that others write.
+    /// In a separate cell for each member, so that reference counting writes no cache line that other members write.
     pub(super) pool: Arc<OwnPool<P>>,
-    /// `None` where it was got inside the team's work, on whose threads it is good.
+    /// `None` if the handle was obtained inside the team's work, on whose threads it is valid.
     pub(super) lease: Option<Arc<TeamLease<P>>>,
 }
 
-/// While one is there, the team does not end.
+/// While a lease exists, the team does not end.
 pub(super) struct TeamLease<P: Platform> {
     pub(super) _lease: Lease<P>,
-    /// The runtime tells of it as long as it is here.
+    /// The runtime lists the team while this exists.
     pub(super) _listing: Arc<Listing<P>>,
 }
 
-/// Whether there was something to do.
+/// Whether there was work to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yielded {
-    /// Something was run.
+    /// Some work was run.
     Ran,
-    /// There was nothing that this thread could run.
+    /// There was no work that this thread could run.
     Idle,
 }
 
 impl<P: Platform> Team<P> {
-    /// Members that a team has at most.
+    /// The maximum number of members of a team.
     pub const MAX_MEMBERS: usize = MAX_WORKERS;
 
-    /// The team that this thread is a member of. On a worker of a queue it is that queue's workers, in the worker's pod
-    /// and those beside it: they have no index.
+    /// Returns the team that this thread is a member of. On a worker of a queue it consists of that queue's workers, in the
+    /// worker's pod and those beside it; they have no index.
     ///
-    /// It is good on this thread, as long as that is a member; who is to take it elsewhere needs a clone of the handle
-    /// that [`TeamBuilder::build`](crate::TeamBuilder::build) has given.
+    /// The handle is valid on this thread, while that is a member. To use a handle elsewhere, clone the one that
+    /// [`TeamBuilder::build`](crate::TeamBuilder::build) returned.
     ///
     /// # Examples
     /// ```
@@ -86,7 +86,7 @@ impl<P: Platform> Team<P> {
         Some(Self { pool: worker.own_pool(), lease: None })
     }
 
-    /// True on a member of a team, and on a worker of a queue: where [`here`](Self::here) has one.
+    /// Returns true on a member of a team, and on a worker of a queue: if [`here`](Self::here) returns a team.
     ///
     /// # Examples
     /// ```
@@ -103,8 +103,8 @@ impl<P: Platform> Team<P> {
         CurrentWorker::<P>::here().is_some()
     }
 
-    /// Calls `ask` with the team that this thread is a member of, as [`here`](Self::here); no count is
-    /// changed for that.
+    /// Calls `ask` with the team that this thread is a member of, like [`here`](Self::here), but without changing a reference
+    /// count.
     ///
     /// # Examples
     /// ```
@@ -126,7 +126,7 @@ impl<P: Platform> Team<P> {
         })
     }
 
-    /// How many members it has; of a queue's workers, how many may run at once.
+    /// Returns the number of members; for a queue's workers, how many may run at once.
     ///
     /// # Examples
     /// ```
@@ -139,7 +139,7 @@ impl<P: Platform> Team<P> {
         members(&self.pool)
     }
 
-    /// This thread's index, below [`members`](Self::members), if it is one of this team's.
+    /// Returns this thread's index, below [`members`](Self::members), if it is a member of this team.
     ///
     /// # Examples
     /// ```
@@ -154,7 +154,7 @@ impl<P: Platform> Team<P> {
         self.pool.is_team().then(|| worker.index())
     }
 
-    /// True if this thread has spawned or forked something that nobody has begun; `None` where it is no member.
+    /// Returns true if this thread has spawned or forked work that has not begun; `None` if it is not a member.
     ///
     /// # Examples
     /// ```
@@ -172,10 +172,10 @@ impl<P: Platform> Team<P> {
         Some(self.member()?.has_pending())
     }
 
-    /// Calls `op` on a member, and waits for it; here, where this thread is one.
+    /// Calls `op` on a member and waits for it; on this thread, if it is a member.
     ///
     /// # Panics
-    /// With what `op` throws; with [`Forked`] in a process that was forked from the team's.
+    /// Panics with the panic of `op`; with [`Forked`] in a process that was forked from the team's.
     ///
     /// # Examples
     /// ```
@@ -194,7 +194,7 @@ impl<P: Platform> Team<P> {
         let job = Job::<P, _, _>::new(|_| op(), innermost::<P>());
         let within = within::<P>();
         let body = JobBody::Awaited(job.header());
-        // Whatever is thrown there, this frame stays until the job is done.
+        // If a panic is thrown there, this frame still stays until the job is done.
         let listed = ListedJob { body, root: job.done(), parts: std::ptr::null(), within };
         let sent = user::call(|| inject(&self.pool, listed));
         wait_for(&self.pool, job.done(), JobNumber::NONE);
@@ -204,13 +204,13 @@ impl<P: Platform> Team<P> {
         job.into_result().unwrap_or_else(|thrown: Thrown| thrown.resume())
     }
 
-    /// Runs `op` on a member, some time. On a member's thread it is what this thread does next, if no other has
+    /// Runs `op` later on a member. Called on a member's thread, `op` is what this thread runs next, unless another member has
     /// taken it by then.
     ///
-    /// What `op` throws goes to the panic handler ([`TeamBuilder::on_panic`](crate::TeamBuilder::on_panic)).
+    /// A panic of `op` goes to the panic handler ([`TeamBuilder::on_panic`](crate::TeamBuilder::on_panic)).
     ///
     /// # Panics
-    /// With [`Forked`] in a process that was forked from the team's.
+    /// Panics with [`Forked`] in a process that was forked from the team's.
     ///
     /// # Examples
     /// ```
@@ -225,10 +225,10 @@ impl<P: Platform> Team<P> {
         self.spawn_boxed(op, false);
     }
 
-    /// As [`spawn`](Self::spawn), but what one thread spawns so is begun in that order.
+    /// Spawns `op` like [`spawn`](Self::spawn), but work that one thread spawns in this way begins in the order of spawning.
     ///
     /// # Panics
-    /// As there.
+    /// Panics as [`spawn`](Self::spawn) does.
     ///
     /// # Examples
     /// ```
@@ -257,7 +257,7 @@ impl<P: Platform> Team<P> {
         if !self.pool.is_team()
             && let Some(queue) = Workqueue::<P>::here()
         {
-            // Where the queue takes nothing more, it is run at once.
+            // If the queue is closed, it is run at once.
             return queue.queue(op).unwrap_or_else(|refused| refused.into_item()());
         }
         let closure: Closure = Box::new(move || call_detached::<P>(op));
@@ -265,12 +265,13 @@ impl<P: Platform> Team<P> {
         worker.list(detached(body));
     }
 
-    /// Calls `op` once on each member, with its index, and waits for all; the results are in the order of the
-    /// indices. A member does it when its own list is empty, and before it takes from others; or while it waits.
+    /// Calls `op` once on each member, with its index, and waits for all calls; the results are in the order of the indices. A
+    /// member makes its call when its own list is empty, before it takes work from others, or while it waits.
     ///
     /// # Panics
-    /// With what the first throws, when all are done; with [`Forked`] in a process that was forked from the team's; and, when all others are
-    /// done, where the thread that made the team [was a member](crate::TeamBuilder::with_current_thread), and has ended before it began.
+    /// Panics with the first panic of `op`, when all calls have ended; with [`Forked`] in a process that was forked from the
+    /// team's. Also panics, when all other calls have ended, if the thread that built the team [was a
+    /// member](crate::TeamBuilder::with_current_thread) and has exited before it made its call.
     ///
     /// # Examples
     /// ```
@@ -284,12 +285,12 @@ impl<P: Platform> Team<P> {
         broadcast::broadcast(&self.pool, self.members(), &op)
     }
 
-    /// Calls `op` once on each member, with its index, some time; not on one whose thread has ended, or ends before.
+    /// Calls `op` later, once on each member, with its index; not on a member whose thread has exited, or exits before.
     ///
-    /// What it throws goes to the panic handler.
+    /// A panic of `op` goes to the panic handler.
     ///
     /// # Panics
-    /// With [`Forked`] in a process that was forked from the team's.
+    /// Panics with [`Forked`] in a process that was forked from the team's.
     ///
     /// # Examples
     /// ```
@@ -312,7 +313,7 @@ impl<P: Platform> Team<P> {
         }
     }
 
-    /// Runs one thing that waits, whatever it is, and says whether there was one. `None` where this thread is no member.
+    /// Runs one pending piece of work of any kind, and returns whether there was one. `None` if this thread is not a member.
     ///
     /// # Examples
     /// ```
@@ -332,7 +333,8 @@ impl<P: Platform> Team<P> {
         Some(if worker.run_any(false) { Yielded::Ran } else { Yielded::Idle })
     }
 
-    /// As [`yield_now`](Self::yield_now), of what this thread has spawned, or was sent to all.
+    /// Yields like [`yield_now`](Self::yield_now), but runs only work that this thread has spawned, or that was sent to all
+    /// members.
     ///
     /// # Examples
     /// ```
@@ -349,11 +351,12 @@ impl<P: Platform> Team<P> {
         Some(if worker.run_own() { Yielded::Ran } else { Yielded::Idle })
     }
 
-    /// Calls `op` on a member (here, where this thread is one), and waits for it and for all that is spawned in the
-    /// scope. So what is spawned may borrow what lives longer than this call.
+    /// Calls `op` on a member (on this thread, if it is one), and waits for it and for all work spawned in the scope. So
+    /// spawned work may borrow values that live longer than this call.
     ///
     /// # Panics
-    /// With what `op`, or what was spawned, throws first, when all is over. As [`install`](Self::install), too.
+    /// Panics with the first panic of `op` or the spawned work, when all of it has ended. Also panics as
+    /// [`install`](Self::install) does.
     ///
     /// # Examples
     /// ```
@@ -372,10 +375,10 @@ impl<P: Platform> Team<P> {
         self.install(|| self.in_place_scope(op))
     }
 
-    /// As [`scope`](Self::scope), but `op` is called here, whatever thread this is.
+    /// Runs a scope like [`scope`](Self::scope), but calls `op` on this thread, member or not.
     ///
     /// # Panics
-    /// As there.
+    /// Panics as [`scope`](Self::scope) does.
     ///
     /// # Examples
     /// ```
@@ -396,7 +399,7 @@ impl<P: Platform> Team<P> {
         TeamScope::run(Arc::clone(&self.pool), op)
     }
 
-    /// This thread's worker, if it is a member.
+    /// Returns this thread's worker, if it is a member.
     pub(super) fn member(&self) -> Option<CurrentWorker<'_, P>> {
         CurrentWorker::<P>::here().filter(|worker| self.is_of(*worker))
     }
@@ -411,7 +414,7 @@ impl<P: Platform> Team<P> {
         }
     }
 
-    /// A thread that is no member brings work.
+    /// Checks that a thread which is not a member may bring work.
     fn check_outside(&self) {
         assert!(
             self.lease.is_some(),

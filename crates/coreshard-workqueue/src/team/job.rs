@@ -1,4 +1,4 @@
-//! What a team is given to do, as its lists have it.
+//! The jobs of a team, as its lists hold them.
 
 use std::ptr;
 
@@ -7,12 +7,12 @@ use coreshard_platform::Platform;
 use crate::base::latch::Latch;
 use crate::pool::{CurrentWorker, JobBody, ListedJob, Pool};
 
-/// What this thread does a part of, if it is a worker.
+/// Returns the work that this thread does a part of, if it is a worker.
 pub(super) fn within<P: Platform>() -> *const Latch<P> {
     CurrentWorker::<P>::here().map_or(ptr::null(), CurrentWorker::root)
 }
 
-/// How many members the pool's team has; of a queue's workers, how many may run at once.
+/// Returns the number of members of the pool's team; for a queue's workers, how many may run at once.
 pub(super) fn members<P: Platform>(pool: &Pool<P>) -> usize {
     match (pool.team(), CurrentWorker::<P>::here()) {
         (Some(team), _) => team.members,
@@ -21,12 +21,12 @@ pub(super) fn members<P: Platform>(pool: &Pool<P>) -> usize {
     }
 }
 
-/// A job that nobody waits for.
+/// Returns a job without a waiter.
 pub(super) fn detached<P: Platform>(body: JobBody<P>) -> ListedJob<P> {
     ListedJob { body, root: ptr::null(), parts: ptr::null(), within: ptr::null() }
 }
 
-/// Calls what nobody waits for, on a member.
+/// Calls a job without a waiter, on a member.
 pub(super) fn call_detached<P: Platform>(op: impl FnOnce()) {
     let Some(worker) = CurrentWorker::<P>::here() else { unreachable!("members run it") };
     match worker.pool().team() {
@@ -35,9 +35,9 @@ pub(super) fn call_detached<P: Platform>(op: impl FnOnce()) {
     }
 }
 
-/// Reaches from another thread what somebody keeps who waits for that one.
+/// A pointer to another thread's value, which that thread keeps while it waits for this one.
 pub(super) struct Reach<T>(pub(super) *const T);
 
 #[allow(unsafe_code)]
-// SAFETY: it is a pointer; whoever follows it says why what it leads to is there, and may be used there.
+// SAFETY: it is a pointer; the code that follows it justifies why its target is alive, and may be used there.
 unsafe impl<T> Send for Reach<T> {}

@@ -1,15 +1,15 @@
-//! A join that tells where its closures run.
+//! A join that passes to its closures whether they run on another thread.
 
 use coreshard_platform::Platform;
 
 use crate::fork::{apart, join_in};
 use crate::pool::is_worker;
 
-/// As [`join`](crate::join); each closure is told whether it runs on another thread than the caller's, which `a`
-/// never does. Both are run, whatever one of them throws.
+/// Runs both closures like [`join`](crate::join). Each receives whether it runs on another thread than the caller's, which `a`
+/// never does. Both are run, even if one of them panics.
 ///
 /// # Panics
-/// With what `a` threw, else with what `b` threw, when neither runs any more.
+/// Panics with the panic of `a`, else with that of `b`, when neither is running any more.
 ///
 /// # Examples
 /// ```
@@ -29,10 +29,10 @@ where
     join_in::<P, _, _, true>(None, || a(false), b)
 }
 
-/// As [`join_told`] on a worker, or a member of a team; on any other thread, `outside` is to see to it that both are run.
+/// Runs both closures like [`join_told`] on a worker, or a member of a team; on any other thread, `outside` must run both.
 ///
 /// # Panics
-/// As [`join_told`] and `outside`.
+/// Panics as [`join_told`] and `outside` do.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! A team among its runtime's queues, for whoever looks at those.
+//! A team among its runtime's queues, for statistics and reports.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::insight::stats::QueueStats;
 use crate::pool::PoolSet;
 use crate::queue::machine::{Collected, Queue};
 
-/// A team as it is told of.
+/// A team as the runtime lists it.
 pub(super) struct Listing<P: Platform> {
     pub(super) name: String,
     pub(super) set: Arc<PoolSet<P>>,
 }
 
 impl<P: Platform> Queue for Listing<P> {
-    /// Its members stay as many as they are; where they may run is the kernel's business.
+    /// The number of members is fixed; the kernel decides where they may run.
     fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError> {
         Ok(())
     }
 
-    /// It ends with its handles.
+    /// A team ends with its handles.
     fn shut_down(&self) {}
 
     fn stop(&self) {}
@@ -37,7 +37,7 @@ impl<P: Platform> Queue for Listing<P> {
     fn stats(&self) -> QueueStats {
         let scope = self.set.attributes.scope;
         if self.set.pools().any(|pool| pool.is_forked()) {
-            // Whoever holds the pools' locks may not be here.
+            // The pools' locks may be held by threads that do not exist in this process.
             return QueueStats::plain(&self.name, scope, (0, 0), Vec::new());
         }
         let pools: Vec<_> = self.set.pools().map(|pool| pool.stats()).collect();

@@ -1,13 +1,13 @@
-//! A member's thread, where the program starts it.
+//! A member's thread that the program starts.
 
 use std::fmt;
 
 use coreshard_platform::ThreadSpec;
 
-/// A member's thread that is to be started, by whoever makes the team ([`TeamBuilder::build_on`](crate::TeamBuilder::build_on)).
+/// A member's thread that the program must start, for [`TeamBuilder::build_on`](crate::TeamBuilder::build_on).
 ///
-/// The team lacks the member until [`run`](Self::run) is called: what is sent to all waits for it. One that is dropped never
-/// comes.
+/// The team lacks the member until [`run`](Self::run) is called: work that is sent to all members waits for it. If this is
+/// dropped, the member never starts.
 #[must_use = "the team lacks a member until it runs"]
 pub struct MemberThread {
     pub(super) index: usize,
@@ -17,7 +17,7 @@ pub struct MemberThread {
 }
 
 impl MemberThread {
-    /// Which member it is.
+    /// Returns the member's index.
     ///
     /// # Examples
     /// ```
@@ -40,7 +40,7 @@ impl MemberThread {
         self.index
     }
 
-    /// What it is to be called, where the builder says so.
+    /// Returns the thread's name, if the builder sets one.
     ///
     /// # Examples
     /// ```
@@ -63,7 +63,7 @@ impl MemberThread {
         self.has_name.then_some(&*self.spec.name)
     }
 
-    /// How large its stack is to be, where the builder says so.
+    /// Returns the thread's stack size, if the builder sets one.
     ///
     /// # Examples
     /// ```
@@ -86,8 +86,8 @@ impl MemberThread {
         self.spec.stack_bytes
     }
 
-    /// Is the member, on this thread, until the team ends. On a worker's thread the worker counts as blocked until then, as in
-    /// [`blocking`](crate::blocking), and is what it was afterwards.
+    /// Runs the member on this thread, until the team ends. On a worker's thread, the worker counts as blocked until then, as
+    /// in [`blocking`](crate::blocking).
     ///
     /// # Examples
     /// ```

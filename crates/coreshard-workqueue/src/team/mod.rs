@@ -1,8 +1,8 @@
-//! Teams: a fixed number of threads, each with an index of its own.
+//! Teams: a fixed number of threads, each with a fixed index.
 //!
-//! A team is what programs know that were written for a pool of threads: so many threads from the start, the same
-//! ones to the end, work that a thread spawns is its own until another has time, and whoever waits works. It is a pool with
-//! the rules of `pool/members.rs`; what is here makes one, and brings it work.
+//! A team suits programs that were written for a thread pool: the number of threads is fixed, and the same threads run from
+//! start to end. Work that a thread spawns stays with it until another thread is idle, and a waiting thread works. A team is a
+//! pool with the rules of `pool/members.rs`; this module builds it and brings it work.
 
 mod broadcast;
 mod builder;

@@ -1,4 +1,4 @@
-//! Work that may borrow what outlives the scope that it is spawned in.
+//! Scopes: work that may borrow values that outlive the scope.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -17,21 +17,21 @@ use crate::pool::{
     with_pool_of,
 };
 
-/// In which work is spawned that may borrow what is outside of it; see [`Team::scope`](crate::Team::scope).
+/// A scope whose spawned work may borrow from outside; see [`Team::scope`](crate::Team::scope).
 pub struct TeamScope<'scope, P: Platform = Host> {
     pool: Arc<OwnPool<P>>,
-    /// What was spawned.
+    /// The spawned work.
     parts: Parts<P>,
-    /// What was thrown first.
+    /// The first panic.
     thrown: Lock<P, Option<Thrown>>,
-    /// What members have spawned that is to begin in its order, by their index.
+    /// Work that members have spawned in order, by the members' index.
     in_order: OnceLock<Box<[PartFifo<P>]>>,
-    /// Invariant: what is spawned lives as long as the scope, neither shorter nor longer.
+    /// Invariant: spawned work lives exactly as long as the scope.
     marker: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
 impl<'scope, P: Platform> TeamScope<'scope, P> {
-    /// (Not inlined, so that it is made where it stays: what lies in a frame twice makes each scope inside another longer.)
+    /// (Not inlined, so that it is constructed in place: a second copy in the frame would enlarge every nested scope.)
     #[inline(never)]
     fn new(pool: Arc<OwnPool<P>>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         }
     }
 
-    /// Calls `op` with a scope, and waits for what is spawned in it.
+    /// Calls `op` with a scope, and waits for the work that is spawned in it.
     pub(super) fn run<R>(pool: Arc<OwnPool<P>>, op: impl FnOnce(&Self) -> R) -> R {
         let scope = Self::new(pool);
         let here = CurrentWorker::<P>::here();
@@ -59,7 +59,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
             (Ok(value), None) => value,
             (value, Some(thrown)) => {
                 let value = value.map_or(Ok(()), user::discard);
-                // The first is told of.
+                // Only the first panic is reported.
                 drop(value);
                 thrown.resume()
             }
@@ -67,8 +67,8 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         }
     }
 
-    /// Runs `op` on a member, some time before the scope ends. On a member's thread it is what this thread does next,
-    /// if no other has taken it by then.
+    /// Runs `op` on a member before the scope ends. Called on a member's thread, `op` is what this thread runs next, unless
+    /// another member has taken it by then.
     ///
     /// # Examples
     /// ```
@@ -90,7 +90,8 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         self.send(|_| JobBody::Call(closure));
     }
 
-    /// As [`spawn`](Self::spawn), but what one thread spawns so in this scope is begun in that order.
+    /// Spawns `op` like [`spawn`](Self::spawn), but work that one thread spawns in this way in this scope begins in the order
+    /// of spawning.
     ///
     /// # Examples
     /// ```
@@ -114,7 +115,8 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         });
     }
 
-    /// Calls `op` once on each member, with its index, before the scope ends; not on one whose thread has ended, or ends before.
+    /// Calls `op` once on each member, with its index, before the scope ends; not on a member whose thread has exited, or exits
+    /// before.
     ///
     /// # Examples
     /// ```
@@ -134,13 +136,13 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 self.spawn(part);
                 continue;
             }
-            // It counts only where it is taken.
+            // Counted only when it is taken.
             let job = || self.job(JobBody::Call(self.part(part)), within::<P>());
             let _ = with_pool_of(&self.pool, index, |pool| mail(pool, index, job));
         }
     }
 
-    /// How many members the team has.
+    /// Returns the number of members of the team.
     ///
     /// # Examples
     /// ```
@@ -153,22 +155,22 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         members(&self.pool)
     }
 
-    /// A part of this scope, which is counted from here on.
+    /// Returns a part of this scope, which is counted from here on.
     fn part(&self, op: impl FnOnce(&Self) + Send + 'scope) -> Closure {
         self.parts.begin(CurrentWorker::here().map(CurrentWorker::tickets));
         let reach = Reach(self);
         let part = move || {
-            // All of it, not its one field.
+            // Captures all of it, not its one field.
             let Reach(scope) = { reach };
-            // SAFETY: the scope is there until all parts have ended.
+            // SAFETY: the scope lives until all parts have ended.
             let this = unsafe { &*scope };
             if let Err(thrown) = user::call(|| op(this)) {
                 this.note(thrown);
             }
         };
         let part: Box<dyn FnOnce() + Send + 'scope> = Box::new(part);
-        // SAFETY: it is called, or dropped with the team's process, before the scope has ended; and what it borrows
-        // outlives that.
+        // SAFETY: it is called, or dropped with the team's process, before the scope has ended; and its borrows outlive the
+        // scope.
         unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Closure>(part) }
     }
 
@@ -188,7 +190,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         }
     }
 
-    /// One of those that a member has spawned in their order.
+    /// Queues a part that a member has spawned in order.
     fn in_turn(&self, index: usize, closure: Closure) -> JobBody<P> {
         let fifo = || PartFifo::new(Lock::new(VecDeque::new()));
         let lists = self.in_order.get_or_init(|| (0..self.members()).map(|_| fifo()).collect());
@@ -196,7 +198,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
         JobBody::NextPart(&raw const lists[index])
     }
 
-    /// The first that is thrown is told of.
+    /// Keeps the first panic.
     fn note(&self, thrown: Thrown) {
         self.thrown.lock().get_or_insert(thrown);
     }

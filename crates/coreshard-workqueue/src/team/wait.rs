@@ -1,4 +1,4 @@
-//! How any thread waits for what a team does.
+//! Waiting for a team's work, on any thread.
 
 use coreshard_platform::Platform;
 
@@ -6,7 +6,8 @@ use crate::base::error::Forked;
 use crate::base::latch::Latch;
 use crate::pool::{CurrentWorker, JobNumber, Pool, WaitKind};
 
-/// Waits until `done`, which is this pool's to open, is open: a worker runs parts of what it waits for meanwhile, and what it has spawned since.
+/// Waits until `done`, which this pool opens, is open. A worker meanwhile runs parts of the work that it waits for, and work
+/// that it has spawned since.
 pub(super) fn wait_for<P: Platform>(pool: &Pool<P>, done: &Latch<P>, since: JobNumber) {
     let is_open = match CurrentWorker::<P>::here() {
         Some(worker) => {
@@ -16,7 +17,7 @@ pub(super) fn wait_for<P: Platform>(pool: &Pool<P>, done: &Latch<P>, since: JobN
         None => pool.wait_outside(done),
     };
     if !is_open {
-        // Whoever would open it is in another process.
+        // The thread that would open it is in another process.
         Forked::throw();
     }
 }

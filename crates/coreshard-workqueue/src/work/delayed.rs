@@ -15,23 +15,23 @@ use crate::insight::diagnostic::say;
 use crate::queue::{SubmitPermit, Workqueue};
 use crate::timers::{Due, Key, Owed, Timed, TimerError};
 
-/// How long a delayed item waits if its queue is being drained when its time has come.
+/// How long a delayed item waits if its queue is being drained when it becomes due.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) type Added<P> = Result<Key, (TimerError, Due<P>)>;
 
-/// One queueing of an item, wherever that lives. As an [`ItemBody`] it is what a pool holds.
+/// One queueing of an item, wherever the item lives. As an [`ItemBody`] it is stored in a pool.
 pub(super) trait Queueing<P: Platform>: ItemBody + Clone + 'static {
-    /// Its time has come: sends it, unless it is a tombstone. Returns it if it was not sent.
+    /// Sends the queueing when it is due, unless it is a tombstone. Returns it if it was not sent.
     fn fire(self, entry: SubmitPermit<'_, P>) -> Option<Self>;
 
-    /// Makes it a tombstone; false if it was.
+    /// Makes it a tombstone; returns false if it was one.
     fn give_up(&self) -> bool;
 
-    /// Adds it to the timers once more. Returns the entry if that is refused.
+    /// Adds it to the timers once more. Returns the entry if the timers reject it.
     fn rearm(&self, add: impl FnOnce() -> Added<P>) -> Option<Due<P>>;
 
-    /// Lets go of it. Returns the item's function if nothing else holds the item.
+    /// Releases it. Returns the item's function if this was the item's last holder.
     fn into_function(self) -> Option<Function<P>>;
 }
 
@@ -61,7 +61,7 @@ impl<P: Platform, Q: Queueing<P>> Delayed<P, Q> {
         Self { queueing, queue: KeptQueue(Some(queue)), target }
     }
 
-    /// Its time has come. Neither calls nor drops anything of a user's. Returns the limiter that it has to pass, or 0.
+    /// Queues the item, which is due. Neither calls nor drops user code. Returns the limiter that it has to pass, or 0.
     pub(super) fn queue_now(self) -> u64 {
         let Self { queueing, queue, target } = self;
         let mut limiter = 0;
@@ -86,7 +86,7 @@ impl<P: Platform, Q: Queueing<P>> Delayed<P, Q> {
         limiter
     }
 
-    /// The drain is not to wait for it, nor it to be lost: it comes again a little later.
+    /// Retries a little later, so that the drain does not wait for it and it is not lost.
     fn wait_for_drain(self) {
         let (queueing, timers) = (self.queueing.clone(), Arc::clone(self.queue.get().timers()));
         let refused = queueing.rearm(|| timers.add(P::now() + DRAIN_PAUSE, Due::new(self)));
@@ -94,20 +94,20 @@ impl<P: Platform, Q: Queueing<P>> Delayed<P, Q> {
             queueing.give_up();
             due.take().into_iter().for_each(Self::discard);
         }
-        // All others may have let go of it meanwhile.
+        // All other holders may have released it meanwhile.
         if let Some(function) = queueing.into_function() {
             let left = LeftoverFunction::<P> { function: Some(function), queue: None };
             timers.call(Callback::new(|| left.discard()));
         }
     }
 
-    /// Lets go of the item and the queue, without waiting, and without running anything of a user's.
+    /// Releases the item and the queue, without waiting, and without running user code.
     fn discard(self) {
         self.queue.let_go(self.queueing.into_function());
     }
 }
 
-/// A queue that lives until the time has come; `None` while it is dropped.
+/// A queue that is kept alive until the item is due; `None` while it is dropped.
 struct KeptQueue<P: Platform>(Option<Workqueue<P>>);
 
 impl<P: Platform> KeptQueue<P> {
@@ -115,8 +115,8 @@ impl<P: Platform> KeptQueue<P> {
         self.0.as_ref().expect("it is taken as it is dropped")
     }
 
-    /// Lets go of the queue and a function. The last handle of a queue, and the function, go to the timers, which have
-    /// threads for that: the one's drop waits for all that the queue has, the other's runs a user's code.
+    /// Releases the queue and a function. The last handle of a queue, and the function, go to the timers, which have threads
+    /// for them: dropping the handle waits for all items of the queue, and dropping the function runs user code.
     fn let_go(mut self, function: Option<Function<P>>) {
         self.leave(function);
     }
@@ -138,14 +138,14 @@ impl<P: Platform> Drop for KeptQueue<P> {
     }
 }
 
-/// What a delayed queueing leaves behind that nobody else has.
+/// The function of a delayed queueing that was its last holder.
 struct LeftoverFunction<P: Platform> {
     function: Option<Function<P>>,
     queue: Option<Workqueue<P>>,
 }
 
 impl<P: Platform> LeftoverFunction<P> {
-    /// Drops it; a panic goes to the queue's panic handler, or comes back if the queue is not known.
+    /// Drops it; a panic goes to the queue's panic handler, or is returned if the queue is not known.
     fn discard(self) -> Result<(), Thrown> {
         match (user::discard(self.function), self.queue) {
             (Err(thrown), Some(queue)) => {

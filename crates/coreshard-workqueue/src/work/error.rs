@@ -1,14 +1,14 @@
-//! What can go wrong with a `Work`.
+//! Errors of operations on a `Work`.
 
 use std::fmt;
 
 use crate::base::error::RefusedReason;
 use crate::timers::TimerError;
 
-/// How deep `disable` nests at most.
+/// The maximum nesting of `disable`.
 pub(super) const MAX_DISABLES: u32 = (1 << 24) - 1;
 
-/// Why an operation on a [`Work`](crate::Work) was refused. Nothing was changed by it.
+/// The reason why an operation on a [`Work`](crate::Work) was rejected. The operation has changed nothing.
 pub struct WorkError {
     /// The type name of the item's function.
     function: &'static str,
@@ -19,27 +19,27 @@ pub struct WorkError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkErrorReason {
-    /// The queue did not take it.
+    /// The queue rejected it.
     Refused(RefusedReason),
     /// The item is disabled.
     Disabled,
-    /// The delay ends after the platform's clock does.
+    /// The delay ends beyond the range of the platform's clock.
     BeyondClock,
-    /// Nothing can wait for its time: no thread for it can be had, or 2³² − 1 delays wait already.
+    /// No timer is available: no thread for it can be started, or 2³² − 1 delays are pending already.
     NoTimer,
     /// The wait could never end.
     WouldDeadlock,
-    /// It was to be enabled, but is not disabled.
+    /// It cannot be enabled, since it is not disabled.
     NotDisabled,
-    /// It is disabled as often as can be counted.
+    /// It is already disabled the maximum number of times.
     TooManyDisables,
-    /// An [`EmbeddedWork`](crate::EmbeddedWork) only: 262,144 queueings were cancelled and are still in queues that do not
-    /// get to them, because they are frozen or busy. Try again when they have.
+    /// Only for an [`EmbeddedWork`](crate::EmbeddedWork): 262,144 queueings were cancelled and are still in queues that do not
+    /// reach them, because they are frozen or busy. Try again later.
     TooManyCancelled,
-    /// It was made of zeros, and not set up.
+    /// It was zero-initialized, and not set up.
     NotSetUp,
-    /// It was pending when this process was forked from the one that queued it, so it never runs here. Cancel it, or make
-    /// it anew, and then queue it on a queue of this process.
+    /// It was pending when this process was forked from the one that queued it, so it never runs here. Cancel it, or create it
+    /// anew, and then queue it on a queue of this process.
     PendingAtFork,
 }
 
@@ -63,7 +63,7 @@ impl WorkError {
         Self { function, kind }
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of error.
     pub fn reason(&self) -> WorkErrorReason {
         match &self.kind {
             WorkErrorKind::Refused(reason) => WorkErrorReason::Refused(*reason),

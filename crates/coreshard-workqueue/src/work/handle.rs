@@ -1,4 +1,4 @@
-//! What a program does with a [`Work`]: it queues it, waits for it, and cancels it.
+//! The methods of [`Work`]: queue it, wait for it, and cancel it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::queue::Workqueue;
 use crate::timers::Due;
 
 impl<P: Platform> Work<P> {
-    /// An item that calls `function` with a handle to itself. Queued nowhere.
+    /// Creates an item that calls `function` with a handle to itself. It is not queued yet.
     ///
     /// # Examples
     /// ```
@@ -40,11 +40,11 @@ impl<P: Platform> Work<P> {
         Self { core: Arc::new(WorkCore::new(function)) }
     }
 
-    /// Queues it in the pod of the CPU that the caller runs on. False if it was pending already:
-    /// then the run to come sees all that the caller did before.
+    /// Queues it in the pod of the CPU that the caller runs on. Returns false if it was already pending: the upcoming run then
+    /// sees everything that the caller did before.
     ///
     /// # Errors
-    /// Where it is disabled, or the queue takes no more work.
+    /// Fails if the item is disabled, or the queue is closed.
     ///
     /// # Examples
     /// ```
@@ -64,10 +64,10 @@ impl<P: Platform> Work<P> {
         self.queue_to(queue, Target::Here, Duration::ZERO)
     }
 
-    /// As [`queue`](Self::queue), in the pod of `cpu`.
+    /// Queues it like [`queue`](Self::queue), in the pod of `cpu`.
     ///
     /// # Errors
-    /// As there, and where `cpu` is none of the queue's.
+    /// Fails as [`queue`](Self::queue) does, and if `cpu` is not one of the queue's CPUs.
     ///
     /// # Examples
     /// ```
@@ -82,10 +82,10 @@ impl<P: Platform> Work<P> {
         self.queue_to(queue, Target::Cpu(cpu), Duration::ZERO)
     }
 
-    /// As [`queue`](Self::queue), in a pod on `node`.
+    /// Queues it like [`queue`](Self::queue), in a pod on `node`.
     ///
     /// # Errors
-    /// As there, and where none of the queue's pods lies on `node`.
+    /// Fails as [`queue`](Self::queue) does, and if none of the queue's pods lies on `node`.
     ///
     /// # Examples
     /// ```
@@ -101,14 +101,12 @@ impl<P: Platform> Work<P> {
         self.queue_to(queue, Target::Node(node), Duration::ZERO)
     }
 
-    /// Queues it when `delay` is over; at once if that is zero. It is pending meanwhile, and the
-    /// queue lives on; but it is not among the items that the queue's `flush` and `drain` wait for
-    /// until its time has come.
+    /// Queues it when `delay` has elapsed; at once if the delay is zero. The item is pending meanwhile, and the queue is kept
+    /// alive. The queue's `flush` and `drain` do not wait for it until it is due.
     ///
     /// # Errors
-    /// Where it is disabled, the delay is longer than the clock goes, or no timekeeper can be had.
-    /// If the queue is shut down when the time has come, the queueing is cancelled, with a warning
-    /// through `tracing`.
+    /// Fails if the item is disabled, the delay exceeds the clock's range, or no timekeeper thread can be started. If the queue
+    /// is shut down when the item becomes due, the queueing is cancelled, with a warning through `tracing`.
     ///
     /// # Examples
     /// ```
@@ -126,11 +124,11 @@ impl<P: Platform> Work<P> {
         self.queue_to(queue, Target::Here, delay)
     }
 
-    /// Queues it for `target` when `delay` is over: all the others in one. Where the queue has that CPU or node no more by then, since
-    /// CPUs were taken away or its scope was changed, it goes to another of its pods.
+    /// Queues it for `target` when `delay` has elapsed: the general form of the methods above. If the queue no longer has that
+    /// CPU or node by then, because CPUs were removed or its scope was changed, the item goes to another of its pods.
     ///
     /// # Errors
-    /// As theirs, now: also where `target` is none of the queue's, though the delay is not over.
+    /// Fails now as those methods do, including if `target` is not one of the queue's, although the delay has not elapsed.
     ///
     /// # Examples
     /// ```
@@ -155,11 +153,11 @@ impl<P: Platform> Work<P> {
         self.queue_at(queue, target, deadline)
     }
 
-    /// Queues it when `delay` is over, whether it is pending or not: a queueing that has not begun
-    /// is replaced. True if there was one.
+    /// Queues it when `delay` has elapsed, even if it is pending: a queueing that has not begun is replaced. Returns true if
+    /// there was one.
     ///
     /// # Errors
-    /// As [`queue_after`](Self::queue_after). A queueing that is pending stays as it is then.
+    /// Fails as [`queue_after`](Self::queue_after) does. A pending queueing then stays as it is.
     ///
     /// # Examples
     /// ```
@@ -178,10 +176,10 @@ impl<P: Platform> Work<P> {
         self.modify_to(queue, Target::Here, delay)
     }
 
-    /// As [`modify_delay`](Self::modify_delay), for `target`.
+    /// Queues it like [`modify_delay`](Self::modify_delay), for `target`.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`queue_to`](Self::queue_to) does.
     ///
     /// # Examples
     /// ```
@@ -216,13 +214,12 @@ impl<P: Platform> Work<P> {
         }
     }
 
-    /// Waits until the latest queueing is over (or cancelled); one that waits for its time is brought
-    /// forward. Inside an item, another worker takes this one's place meanwhile. False if there
-    /// was nothing to wait for.
+    /// Waits until the latest queueing has finished or was cancelled. A delayed queueing becomes due at once. Inside an item,
+    /// another worker takes this worker's place during the wait. Returns false if there was nothing to wait for.
     ///
     /// # Errors
-    /// Where it is called by the item itself, or by an item of an ordered queue that this one
-    /// waits in: the wait could never end.
+    /// Fails if it is called by the item itself, or by an item of an ordered queue in which this one waits: the wait could
+    /// never end.
     ///
     /// # Examples
     /// ```
@@ -254,13 +251,12 @@ impl<P: Platform> Work<P> {
         Ok(true)
     }
 
-    /// Cancels a queueing that has not begun. True if there was one. A run that goes on is
-    /// neither stopped nor waited for.
+    /// Cancels a queueing that has not begun. Returns true if there was one. A run that has begun is neither stopped nor waited
+    /// for.
     ///
-    /// What was sent to the pool stays there, as a tombstone, until a worker comes by: it holds 32 bytes and a
-    /// handle to the item, and counts as waiting. So whoever queues and cancels again and again where
-    /// no worker comes by, as on a frozen queue, takes memory each time; a delayed queueing
-    /// leaves nothing behind.
+    /// A cancelled queueing that was sent to the pool stays there as a tombstone until a worker reaches it: it holds 32 bytes
+    /// and a handle to the item, and counts as waiting. So repeated queueing and cancelling on a queue that no worker reaches,
+    /// such as a frozen one, uses memory each time. A delayed queueing leaves nothing behind.
     ///
     /// # Examples
     /// ```
@@ -278,11 +274,11 @@ impl<P: Platform> Work<P> {
         self.core.finish_tombstone(self.core.state.cancel(None))
     }
 
-    /// As [`cancel`](Self::cancel), and waits until it does not run. It cannot be queued
-    /// meanwhile, not even by itself.
+    /// Cancels it like [`cancel`](Self::cancel), and waits until it is not running. It cannot be queued meanwhile, not even by
+    /// itself.
     ///
     /// # Errors
-    /// Where it is called by the item itself: nothing is cancelled then.
+    /// Fails if it is called by the item itself; nothing is cancelled then.
     ///
     /// # Examples
     /// ```
@@ -302,11 +298,11 @@ impl<P: Platform> Work<P> {
         Ok(was_pending)
     }
 
-    /// Cancels it, and lets nobody queue it until it was enabled as often as disabled. True if it
-    /// was pending. A run that goes on is not waited for.
+    /// Cancels it, and rejects further queueings until it was enabled as often as disabled. Returns true if it was pending. It
+    /// does not wait for a run that has begun.
     ///
     /// # Errors
-    /// Where it is disabled more than 16 million times.
+    /// Fails if it is disabled more than 16 million times.
     ///
     /// # Examples
     /// ```
@@ -326,10 +322,10 @@ impl<P: Platform> Work<P> {
             .map_err(|kind| self.error(kind))
     }
 
-    /// As [`disable`](Self::disable), and waits until it does not run.
+    /// Disables it like [`disable`](Self::disable), and waits until it is not running.
     ///
     /// # Errors
-    /// As there, and where it is called by the item itself: nothing is changed then.
+    /// Fails as [`disable`](Self::disable) does, and if it is called by the item itself; nothing is changed then.
     ///
     /// # Examples
     /// ```
@@ -357,10 +353,10 @@ impl<P: Platform> Work<P> {
         Ok(was_pending)
     }
 
-    /// Takes one `disable` back. True if it can be queued again.
+    /// Reverts one `disable`. Returns true if the item can be queued again.
     ///
     /// # Errors
-    /// Where it is not disabled.
+    /// Fails if it is not disabled.
     ///
     /// # Examples
     /// ```
@@ -377,7 +373,7 @@ impl<P: Platform> Work<P> {
         self.core.state.enable().map_err(|kind| self.error(kind))
     }
 
-    /// True if it is queued, or waits for its time, and has not begun.
+    /// Returns true if it is queued or delayed, and has not begun.
     ///
     /// # Examples
     /// ```
@@ -393,7 +389,7 @@ impl<P: Platform> Work<P> {
         self.core.state.is_pending()
     }
 
-    /// True if a worker is inside its function.
+    /// Returns true if a worker is inside its function.
     ///
     /// # Examples
     /// ```
@@ -409,7 +405,7 @@ impl<P: Platform> Work<P> {
         self.core.state.is_running()
     }
 
-    /// How often it is disabled.
+    /// Returns how often it is disabled.
     ///
     /// # Examples
     /// ```
@@ -423,7 +419,7 @@ impl<P: Platform> Work<P> {
         self.core.state.disables()
     }
 
-    /// The type name of its function, as reports show it.
+    /// Returns the type name of its function, as shown in reports.
     ///
     /// # Examples
     /// ```
@@ -454,7 +450,7 @@ impl<P: Platform> Work<P> {
         Ok(())
     }
 
-    /// Queues it for `target` at `deadline`, or at once; false if it was pending.
+    /// Queues it for `target` at `deadline`, or at once; returns false if it was pending.
     #[inline]
     pub(super) fn queue_at(
         &self,
@@ -482,7 +478,7 @@ impl<P: Platform> Work<P> {
         }
     }
 
-    /// Brings a claimed queueing to the timers, or to its queue.
+    /// Passes a claimed queueing to the timers, or to its queue.
     #[inline]
     fn bring_in(
         &self,
@@ -500,7 +496,7 @@ impl<P: Platform> Work<P> {
         }
     }
 
-    /// Leaves a claimed queueing with the timers.
+    /// Passes a claimed queueing to the timers.
     #[cold]
     fn arm(
         &self,
@@ -513,7 +509,7 @@ impl<P: Platform> Work<P> {
         let delayed = Delayed::new(queueing, queue.clone(), target);
         let mut slot = self.core.slot.lock();
         if !self.core.state.is_delayed_as(number) {
-            // Cancelled, or replaced, since it was claimed; whoever did it found nothing here.
+            // Cancelled or replaced since it was claimed; the thread that did so found nothing here.
             return Ok(());
         }
         match queue.timers().add(deadline, Due::new(delayed)) {
@@ -521,7 +517,7 @@ impl<P: Platform> Work<P> {
                 let armed = Armed { timers: Arc::clone(queue.timers()), key, number };
                 let before = slot.armed.replace(armed);
                 drop(slot);
-                // An entry of an earlier queueing, a tombstone by now: its canceller is on the way.
+                // An entry of an earlier queueing, which is a tombstone by now: its canceller is on the way.
                 drop(before.and_then(|armed| armed.timers.remove(armed.key)));
                 Ok(())
             }

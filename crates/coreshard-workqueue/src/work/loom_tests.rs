@@ -1,5 +1,5 @@
-//! Models of the state word: queue, cancel, flush, requeue and disable against one another. Each
-//! was seen to fail when what its comment names was weakened.
+//! Models of the state word: queue, cancel, flush, requeue and disable against one another. Each was seen to fail when the step
+//! that its comment names was weakened.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use coreshard_platform::Loom;
 
 type Word = <Loom as Platform>::AtomicU32;
 
-/// An item whose pool is a list under a lock, as a worker and its callers see it.
+/// An item whose pool is a list under a lock, as seen by a worker and its callers.
 struct Model {
     state: WorkState<Loom>,
     over: Event<Loom>,
     tokens: Lock<Loom, Vec<Number>>,
-    /// The place that is kept for the end of the run.
+    /// The place that is kept until the end of the run.
     kept: Lock<Loom, Option<Number>>,
-    /// What the function works on: loom reports two at once.
+    /// The function's data: loom reports two simultaneous accesses.
     data: <Loom as Platform>::Cell<u32>,
-    /// What a caller writes before it queues the item, and the run reads.
+    /// Written by a caller before it queues the item, and read by the run.
     message: Word,
     seen: Word,
     runs: Word,
@@ -84,7 +84,7 @@ impl Model {
         true
     }
 
-    /// As `Token::run`; false where there was nothing in the pool.
+    /// As `Token::run`; false if the pool was empty.
     fn work_once(&self) -> bool {
         let Some(number) = self.tokens.lock().pop() else { return false };
         loop {
@@ -103,7 +103,7 @@ impl Model {
 
     #[allow(unsafe_code)]
     fn run(&self) {
-        // SAFETY: what the model shows: nobody else is here.
+        // SAFETY: shown by the model: no other thread accesses it.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.seen.store(self.message.load(Relaxed), Relaxed);
         self.runs.fetch_add(1, Relaxed);
@@ -137,8 +137,8 @@ impl Model {
     }
 }
 
-/// Two threads that each queue an item anew while it may run. Fails with `bring` replacing a kept queueing that is pending, as
-/// a later one is that was quicker.
+/// Two threads that each replace a queueing while the item may run. Fails if `bring` replaces a kept queueing that is pending,
+/// as a faster later one is.
 #[test]
 fn loom_an_item_that_is_queued_anew_by_two_threads_runs_once_for_each_queueing_that_is_not_replaced()
  {
@@ -155,8 +155,8 @@ fn loom_an_item_that_is_queued_anew_by_two_threads_runs_once_for_each_queueing_t
     });
 }
 
-/// Two workers, and an item that is queued again while it runs: its place is kept. Fails with
-/// `end` made Relaxed, and with `PENDING` cleared by it instead of by `begin`.
+/// Two workers, and an item that is queued again while it runs: its place is kept. Fails with `end` made Relaxed, and with
+/// `PENDING` cleared by it instead of by `begin`.
 #[test]
 fn loom_an_item_never_runs_on_two_workers_at_once() {
     Loom::check(3, || {
@@ -174,8 +174,7 @@ fn loom_an_item_never_runs_on_two_workers_at_once() {
     });
 }
 
-/// Two workers that come upon one item. Fails with the test of `RUNNING` taken out of `begin`:
-/// loom sees two in the cell at once.
+/// Two workers that reach one item. Fails without the test of `RUNNING` in `begin`: loom sees two accesses to the cell at once.
 #[test]
 fn loom_a_worker_that_comes_upon_a_running_item_waits() {
     Loom::check(3, || {
@@ -191,8 +190,8 @@ fn loom_a_worker_that_comes_upon_a_running_item_waits() {
     });
 }
 
-/// Fails with `claim` made to return at once where the item is pending (its refusal must write),
-/// and with `PENDING` cleared by `end` instead of `begin`.
+/// Fails if `claim` returns at once when the item is pending (its rejection must write), and with `PENDING` cleared by `end`
+/// instead of `begin`.
 #[test]
 fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
     Loom::check(3, || {
@@ -208,8 +207,8 @@ fn loom_the_coming_run_sees_what_was_written_before_a_refused_queueing() {
     });
 }
 
-/// A cancel, a worker and a queueing. Fails with the number left out of `begin`'s test: the token
-/// of the cancelled queueing starts the new one, which was queued elsewhere.
+/// A cancel, a worker and a queueing. Fails without the number in `begin`'s test: the token of the cancelled queueing starts
+/// the new one, which was queued elsewhere.
 #[test]
 fn loom_a_queueing_runs_once_or_is_cancelled() {
     Loom::check(3, || {
@@ -228,8 +227,8 @@ fn loom_a_queueing_runs_once_or_is_cancelled() {
     });
 }
 
-/// A lost wake-up is a deadlock, which loom reports. Fails with `AWAITED` not cleared and told by
-/// `end`, and with `await_number` asking after it has looked.
+/// A lost wake-up is a deadlock, which loom reports. Fails if `end` does not clear and report `AWAITED`, and if `await_number`
+/// sets it after it has checked.
 #[test]
 fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
     Loom::check(3, || {
@@ -243,7 +242,7 @@ fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
     });
 }
 
-/// Of a flush whose queueing is cancelled by another. Fails with `awaited` not told by `cancel`.
+/// As above, for a flush whose queueing another thread cancels. Fails if `cancel` does not report `awaited`.
 #[test]
 fn loom_a_flush_ends_when_its_queueing_is_cancelled() {
     Loom::check(3, || {
@@ -258,8 +257,7 @@ fn loom_a_flush_ends_when_its_queueing_is_cancelled() {
     });
 }
 
-/// Disable against a worker and a queueing. Fails with the test of the depth left out of `claim`,
-/// and with `await_idle` always true.
+/// Disable against a worker and a queueing. Fails without the test of the depth in `claim`, and with `await_idle` always true.
 #[test]
 fn loom_a_disabled_item_does_not_begin() {
     Loom::check(3, || {
@@ -285,8 +283,7 @@ fn loom_a_disabled_item_does_not_begin() {
     });
 }
 
-/// A delay that is over while it is cancelled, or replaced: one of the two has it. Fails with the
-/// number left out of `fire`.
+/// A delay that elapses while it is cancelled or replaced: exactly one of the two takes it. Fails without the number in `fire`.
 #[test]
 fn loom_a_delay_is_over_or_cancelled() {
     Loom::check(3, || {

@@ -1,12 +1,12 @@
 //! Reusable work items: allocated once, queued any number of times.
 //!
-//! `README.md` beside this file tells the protocol. `handle.rs` is what programs call; `state.rs`, `work_core.rs` and
-//! `token.rs` are the counted item; `embedded/` is the one in the caller's memory; `way.rs` and `delayed.rs` serve both.
-//! Who may touch what:
+//! `README.md` beside this file describes the protocol. `handle.rs` has the public methods. `state.rs`, `work_core.rs` and
+//! `token.rs` implement the reference-counted item, and `embedded/` the item in the caller's memory; both use `way.rs` and
+//! `delayed.rs`. Access rules:
 //!
-//! 1. The state word decides everything; it is changed by read-modify-writes alone.
-//! 2. Whoever has set `PENDING` brings that queueing in, under the number it was given.
-//! 3. The function is touched by the worker that has set `RUNNING`, until it clears it.
+//! 1. The state word decides everything; it is changed only by read-modify-writes.
+//! 2. The thread that has set `PENDING` enqueues that queueing, under the number it was given.
+//! 3. Only the worker that has set `RUNNING` accesses the function, until it clears the bit.
 //! 4. The slot (a place that is kept, an entry with the timers) is under its own lock.
 
 mod delayed;

@@ -12,7 +12,7 @@ use coreshard_topology::Topology;
 use super::embedded::{EmbeddedWork, EmbeddedWorks};
 use crate::{Runtime, Target, Work, WorkErrorReason, Workqueue};
 
-/// More than twice as many as there are numbers.
+/// More than twice the number of distinct numbers.
 const QUEUEINGS: u32 = 20;
 
 fn frozen_and_running(runtime: &Runtime<Host>) -> [Workqueue<Host>; 2] {
@@ -35,7 +35,7 @@ struct Counted {
 }
 
 unsafe extern "C-unwind" fn count(work: NonNull<EmbeddedWork>) {
-    // SAFETY: the tests queue the first field of a `Counted` only.
+    // SAFETY: the tests queue only the first field of a `Counted`.
     unsafe { work.cast::<Counted>().as_ref() }.runs.fetch_add(1, SeqCst);
 }
 
@@ -44,7 +44,7 @@ fn counted() -> &'static Counted {
     Box::leak(Box::new(Counted { work, runs: AtomicU32::new(0) }))
 }
 
-/// Fails if `draw` gives the number of a tombstone again: the queueing that has it is taken for the tombstone.
+/// Fails if `draw` reuses the number of a tombstone: the queueing with that number is taken for the tombstone.
 #[test]
 fn an_embedded_queueing_runs_while_a_cancelled_one_is_still_in_a_frozen_queue() {
     let runtime = runtime();
@@ -98,7 +98,7 @@ fn too_many_cancelled_embedded_queueings_are_refused_until_the_queue_has_passed_
     assert_eq!(item.runs.load(SeqCst), 1);
 }
 
-/// A counted item whose number comes again is run once, though perhaps by way of the queue that it was cancelled in.
+/// A counted item whose number is reused is run once, though possibly through the queue that it was cancelled in.
 #[test]
 fn a_queueing_runs_once_while_a_cancelled_one_is_still_in_a_frozen_queue() {
     let runtime = runtime();

@@ -13,31 +13,31 @@ use crate::base::target::Target;
 use crate::queue::Workqueue;
 use crate::timers::Timers;
 
-/// What becomes of the ticks whose time comes while an earlier one still runs, or waits.
+/// The treatment of ticks that become due while an earlier one still runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum MissedTick {
-    /// They run one after the other as soon as they can, until the rate is caught up with.
+    /// They run one after the other as soon as possible, until the rate is caught up with.
     Burst,
-    /// They are skipped (and counted), and the next tick comes when it would have come anyway.
+    /// They are skipped (and counted), and the next tick keeps its original time.
     #[default]
     Skip,
-    /// The next tick comes one period after the end of the late one, and the later ones follow it.
+    /// The next tick becomes due one period after the end of the late one, and later ticks follow it.
     Delay,
 }
 
-/// Work that is queued again and again at a fixed rate, until this is dropped or stopped.
+/// Work that is queued at a fixed rate, until this handle is dropped or stopped.
 ///
-/// The first tick comes one period after the start. A tick never runs beside another one. A
-/// function that panics goes on with the next tick.
+/// The first tick becomes due one period after the start. Two ticks never run at once. If the function panics, the next tick
+/// still runs.
 #[must_use = "dropping it stops the work"]
 pub struct Periodic<P: Platform = Host> {
     work: Work<P>,
     skipped: Arc<P::AtomicU64>,
 }
 
-/// What the item keeps between two ticks.
+/// The item's state between two ticks.
 struct Rate<P: Platform> {
-    /// When the tick that runs, or comes next, was to come.
+    /// When the tick that is running, or comes next, is due.
     due: Time,
     period: Duration,
     missed: MissedTick,
@@ -46,7 +46,7 @@ struct Rate<P: Platform> {
 }
 
 impl<P: Platform> Rate<P> {
-    /// The tick that ran is over at `now`: when does the next one come? True if at once.
+    /// Computes when the next tick is due, after one has ended at `now`. Returns true if it is due at once.
     fn advance(&mut self, now: Time) -> bool {
         let next = self.due + self.period;
         self.due = match self.missed {
@@ -64,7 +64,7 @@ impl<P: Platform> Rate<P> {
     }
 }
 
-/// Arranges for the next tick, also where this one panicked.
+/// Arranges for the next tick on drop, also if this one panicked.
 struct NextTick<'tick, P: Platform> {
     rate: &'tick mut Rate<P>,
     work: &'tick Work<P>,
@@ -74,7 +74,7 @@ impl<P: Platform> Drop for NextTick<'_, P> {
     fn drop(&mut self) {
         let deadline = if self.rate.advance(P::now()) { None } else { Some(self.rate.due) };
         let queue = &self.rate.queue;
-        // Disabled where it was stopped; false where somebody queued a tick by hand.
+        // Disabled if it was stopped; false if a caller queued a tick directly.
         if let Err(error) = self.work.queue_at(queue, Target::Here, deadline)
             && error.reason() != WorkErrorReason::Disabled
         {
@@ -84,10 +84,10 @@ impl<P: Platform> Drop for NextTick<'_, P> {
 }
 
 impl<P: Platform> Periodic<P> {
-    /// Calls `function` on `queue` every `period`.
+    /// Starts calling `function` on `queue` every `period`.
     ///
     /// # Errors
-    /// Where the period is zero or longer than the clock goes, or no timekeeper can be had.
+    /// Fails if the period is zero or exceeds the clock's range, or no timekeeper thread can be started.
     ///
     /// # Examples
     /// ```
@@ -132,7 +132,7 @@ impl<P: Platform> Periodic<P> {
         Ok(Self { work, skipped })
     }
 
-    /// No further tick begins. One that runs is not waited for.
+    /// Stops the work: no further tick begins. Does not wait for one that is running.
     ///
     /// # Examples
     /// ```
@@ -146,14 +146,14 @@ impl<P: Platform> Periodic<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stop(&self) {
-        // Beyond the deepest nesting it is stopped already.
+        // At the maximum nesting it is stopped already.
         let _ = self.work.disable();
     }
 
-    /// As [`stop`](Self::stop), and waits until none runs.
+    /// Stops the work like [`stop`](Self::stop), and waits until no tick is running.
     ///
     /// # Errors
-    /// Where a tick calls it: then nothing is stopped.
+    /// Fails if a tick calls it; the work is then not stopped.
     ///
     /// # Examples
     /// ```
@@ -170,7 +170,7 @@ impl<P: Platform> Periodic<P> {
         self.work.disable_and_wait().map(drop)
     }
 
-    /// Ticks that were skipped, see [`MissedTick::Skip`].
+    /// Returns how many ticks were skipped; see [`MissedTick::Skip`].
     ///
     /// # Examples
     /// ```
@@ -186,7 +186,7 @@ impl<P: Platform> Periodic<P> {
         self.skipped.load(Relaxed)
     }
 
-    /// The item that runs at each tick: it can be flushed, or queued out of turn.
+    /// Returns the item that runs at each tick. It can be flushed, or queued at other times.
     ///
     /// # Examples
     /// ```

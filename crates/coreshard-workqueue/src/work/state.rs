@@ -1,14 +1,14 @@
-//! The state word of a `Work`. `README.md` beside this file tells the protocol.
+//! The state word of a `Work`. `README.md` beside this file describes the protocol.
 //!
 //! | bits | name | set by | cleared by |
 //! |---|---|---|---|
-//! | 0 | `PENDING`: it is queued and has not begun | who queues it | the worker that begins it; a cancel |
+//! | 0 | `PENDING`: it is queued and has not begun | the thread that queues it | the worker that begins it; a cancel |
 //! | 1 | `RUNNING`: a worker is inside its function | that worker, with `PENDING` cleared | that worker |
-//! | 2 | `DELAYED`: it waits for its time; with `PENDING` only | who queues it with a delay | the timers, or a flush that brings it forward; a cancel |
-//! | 3 | `PARKED`: a place in a queue is kept for it; with `RUNNING` only | who queues it while it runs | the worker, at the end |
-//! | 4 | `AWAITED`: somebody sleeps until something here changes | the waiter | whoever makes the change, and wakes |
+//! | 2 | `DELAYED`: it waits for its time; with `PENDING` only | the thread that queues it with a delay | the timers, or a flush that makes it due; a cancel |
+//! | 3 | `PARKED`: a place in a queue is kept for it; with `RUNNING` only | the thread that queues it while it runs | the worker, at the end |
+//! | 4 | `AWAITED`: a thread sleeps until the word changes | the waiter | the thread that makes the change, and wakes |
 //! | 8–31 | how often it is disabled | `disable` | `enable` |
-//! | 32–63 | the number of the latest queueing | who queues it | – |
+//! | 32–63 | the number of the latest queueing | the thread that queues it | – |
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -23,7 +23,7 @@ const PARKED: u64 = 1 << 3;
 const AWAITED: u64 = 1 << 4;
 const ONE_DISABLE: u64 = 1 << 8;
 const DISABLES: u64 = 0xffff_ff00;
-/// The number has the upper bits of the word, so that it wraps without a carry. Unit tests and models have few.
+/// The number occupies the upper bits of the word, so that it wraps without a carry. Unit tests and models use fewer bits.
 const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { 32 };
 const NUMBER_SHIFT: u32 = u64::BITS - NUMBER_BITS;
 const NUMBERS: Number = Number::MAX >> (Number::BITS - NUMBER_BITS);
@@ -40,13 +40,13 @@ fn is_after(one: Number, other: Number) -> bool {
     (one.wrapping_sub(other) << (Number::BITS - NUMBER_BITS)).cast_signed() > 0
 }
 
-/// A queueing: its number is its owner's proof.
+/// A claimed queueing: its number is its owner's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claimed {
     pub(super) number: Number,
     /// It was running at that moment.
     pub(super) running: bool,
-    /// It was pending before, and that queueing is a tombstone now.
+    /// The queueing that was pending before, which is a tombstone now.
     pub(super) replaced: Option<Tombstone>,
 }
 
@@ -56,29 +56,29 @@ pub(super) struct Tombstone {
     pub(super) number: Number,
     /// It was still waiting for its time.
     pub(super) delayed: bool,
-    /// Somebody waits for it, and must be woken.
+    /// A waiter must be woken.
     pub(super) awaited: bool,
 }
 
-/// Why a queueing was refused.
+/// Why a queueing was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotClaimed {
     Pending,
     Disabled,
 }
 
-/// What a worker that holds a queueing is to do with it.
+/// The action required of a worker that holds a queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// Run it: the worker is the one that runs it until it calls [`WorkState::end`].
+    /// Run it: only this worker runs it until it calls [`WorkState::end`].
     Run,
-    /// Nothing: it was cancelled, or queued anew since.
+    /// Nothing: it was cancelled, or queued again since.
     Tombstone,
     /// Another worker is still inside an earlier run.
     Busy,
 }
 
-/// What whoever ends a run must see to.
+/// The actions required after a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EndOfRun {
     pub(super) parked: bool,
@@ -95,10 +95,10 @@ impl<P: Platform> WorkState<P> {
         Self { word: P::AtomicU64::new(0) }
     }
 
-    /// Changes the word to what `step` makes of it; `Err` leaves it as it is.
+    /// Replaces the word by the result of `step`; `Err` leaves it unchanged.
     ///
-    /// Release: what the caller wrote before is seen by whoever changes the word later. Acquire:
-    /// the caller sees what those before it wrote.
+    /// Release: the caller's earlier writes are visible to any thread that changes the word later. Acquire: the caller sees the
+    /// earlier writes of the threads that changed it before.
     #[inline]
     fn change<R, E>(&self, mut step: impl FnMut(u64) -> Result<(u64, R), E>) -> Result<R, E> {
         let mut seen = self.word.load(Relaxed);
@@ -111,10 +111,10 @@ impl<P: Platform> WorkState<P> {
         }
     }
 
-    /// Whether [`Self::claim`] would be refused at this moment: a look before it that costs next to nothing
-    /// where it would not be.
+    /// Returns whether [`Self::claim`] would be rejected at this moment: a check in advance that costs next to nothing if it
+    /// would not.
     ///
-    /// A refusal *writes* too, as there.
+    /// A rejection *writes* here as well.
     #[inline]
     pub(super) fn can_be_claimed(&self) -> Result<(), NotClaimed> {
         if self.word.load(Relaxed) & (PENDING | DISABLES) == 0 {
@@ -132,8 +132,8 @@ impl<P: Platform> WorkState<P> {
 
     /// Queues it, unless it is pending.
     ///
-    /// A refusal *writes* too, the word as it was: the run to come changes the word after that,
-    /// and so sees what the refused caller wrote before.
+    /// A rejection also *writes* the word, with its value unchanged: the upcoming run changes the word later, and so sees the
+    /// rejected caller's earlier writes.
     #[inline]
     pub(super) fn claim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
         let claimed = self.change(|seen| {
@@ -149,7 +149,7 @@ impl<P: Platform> WorkState<P> {
         claimed?.ok_or(NotClaimed::Pending)
     }
 
-    /// Queues it in any case; a queueing that is pending is a tombstone.
+    /// Queues it even if it is pending; that queueing becomes a tombstone.
     pub(super) fn reclaim(&self, delayed: bool) -> Result<Claimed, NotClaimed> {
         self.change(|seen| {
             if seen & DISABLES != 0 {
@@ -159,7 +159,7 @@ impl<P: Platform> WorkState<P> {
         })
     }
 
-    /// The time of queueing `number` has come: it is the caller's to send, if it is no tombstone.
+    /// Claims queueing `number` when its time has come: the caller must send it. `None` if it is a tombstone.
     pub(super) fn fire(&self, number: Number) -> Option<Claimed> {
         let fired = self.change(|seen| {
             if seen & DELAYED == 0 || number_of(seen) != number {
@@ -171,8 +171,8 @@ impl<P: Platform> WorkState<P> {
         fired.ok()
     }
 
-    /// Keeps a place for the queueing that the caller holds until the run that goes on is over.
-    /// False if none goes on, or a place is kept already. The caller holds the lock of the place.
+    /// Marks the caller's queueing as parked until the current run has ended. Returns false if no run is active, or a place is
+    /// kept already. The caller holds the lock of the place.
     pub(super) fn park(&self) -> bool {
         let parked = self.change(|seen| {
             if seen & RUNNING == 0 || seen & PARKED != 0 {
@@ -184,8 +184,8 @@ impl<P: Platform> WorkState<P> {
         parked.is_ok()
     }
 
-    /// A worker has come to queueing `number`. Clears `PENDING` as it sets `RUNNING`: who queues
-    /// it from here on gets a further run.
+    /// Called by a worker that has reached queueing `number`. Clears `PENDING` as it sets `RUNNING`: a caller that queues it
+    /// from here on gets another run.
     #[inline]
     pub(super) fn begin(&self, number: Number) -> Begin {
         let begun = self.change(|seen| {
@@ -200,16 +200,16 @@ impl<P: Platform> WorkState<P> {
         begun.unwrap_or_else(|not| not)
     }
 
-    /// False where [`Self::begin`] would find this queueing a tombstone.
+    /// Returns false if [`Self::begin`] would find this queueing a tombstone.
     pub(super) fn is_to_run(&self, number: Number) -> bool {
         let seen = self.word.load(Acquire);
         seen & (PENDING | DELAYED) == PENDING && number_of(seen) == number
     }
 
-    /// The run is over.
+    /// Ends the run.
     #[inline]
     pub(super) fn end(&self) -> EndOfRun {
-        // Release passes on what the run did; Acquire shows the place that is kept.
+        // Release publishes the run's effects; Acquire shows the place that is kept.
         let seen = self.word.fetch_and(!(RUNNING | PARKED | AWAITED), AcqRel);
         EndOfRun { parked: seen & PARKED != 0, awaited: seen & AWAITED != 0 }
     }
@@ -226,7 +226,7 @@ impl<P: Platform> WorkState<P> {
         cancelled.ok()
     }
 
-    /// One more disable, which makes a pending queueing a tombstone; `Err` at the deepest nesting.
+    /// Disables it once more, and makes a pending queueing a tombstone; `Err` at the maximum nesting.
     pub(super) fn disable(&self) -> Result<Option<Tombstone>, WorkErrorKind> {
         self.change(|seen| {
             if seen & DISABLES == DISABLES {
@@ -238,7 +238,7 @@ impl<P: Platform> WorkState<P> {
         })
     }
 
-    /// One disable less; true if that was the last. `Err` if it is not disabled.
+    /// Reverts one disable; true if that was the last. `Err` if it is not disabled.
     pub(super) fn enable(&self) -> Result<bool, WorkErrorKind> {
         self.change(|seen| {
             if seen & DISABLES == 0 {
@@ -257,7 +257,7 @@ impl<P: Platform> WorkState<P> {
         self.word.load(Acquire) & RUNNING != 0
     }
 
-    /// True if it is pending as `number`, and waits for its time.
+    /// Returns true if it is pending as `number`, and waits for its time.
     pub(super) fn is_delayed_as(&self, number: Number) -> bool {
         let seen = self.word.load(Acquire);
         seen & DELAYED != 0 && number_of(seen) == number
@@ -267,36 +267,35 @@ impl<P: Platform> WorkState<P> {
         self.word.load(Acquire) & DELAYED != 0
     }
 
-    /// How often it is disabled.
+    /// Returns how often it is disabled.
     pub(super) fn disables(&self) -> u32 {
         ((self.word.load(Acquire) & DISABLES) / ONE_DISABLE) as u32
     }
 
-    /// The number of the latest queueing, if that is not over.
+    /// Returns the number of the latest queueing, if that has not finished.
     pub(super) fn unfinished(&self) -> Option<Number> {
         let seen = self.word.load(Acquire);
         (seen & (PENDING | RUNNING) != 0).then(|| number_of(seen))
     }
 
-    /// Asks to be woken, and tells whether queueing `number` is over, or a tombstone.
+    /// Requests a wake-up, and returns whether queueing `number` has finished or is a tombstone.
     pub(super) fn await_number(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         let pending = seen & PENDING != 0;
         if pending && !is_after(number_of(seen), number) {
             return false;
         }
-        // The run that goes on began with the latest queueing, or with the one before it where
-        // the latest has not begun.
+        // The current run began with the latest queueing, or with the one before it if the latest has not begun.
         let running = number_of(seen).wrapping_sub(u32::from(pending)) & NUMBERS;
         seen & RUNNING == 0 || is_after(running, number)
     }
 
-    /// Asks to be woken, and tells whether no worker is inside its function.
+    /// Requests a wake-up, and returns whether no worker is inside its function.
     pub(super) fn await_idle(&self) -> bool {
         self.word.fetch_or(AWAITED, AcqRel) & RUNNING == 0
     }
 
-    /// As [`Self::await_idle`]; true also once queueing `number` is a tombstone.
+    /// As [`Self::await_idle`], but also true once queueing `number` is a tombstone.
     pub(super) fn await_turn(&self, number: Number) -> bool {
         let seen = self.word.fetch_or(AWAITED, AcqRel);
         seen & RUNNING == 0 || seen & PENDING == 0 || number_of(seen) != number

@@ -1,12 +1,12 @@
-//! One queueing of a [`Work`](super::Work): what a pool holds of it, and how it is run.
+//! One queueing of a [`Work`](super::Work), as stored in a pool, and how it is run.
 //!
-//! What is reached by an address here, and why it is alive:
+//! This module reaches these objects by address; they are alive because:
 //!
-//! - the *pool link* of a place that is kept: it has counted the queueing in, and a queue is not freed before
-//!   all that it counted in is over. That may be as soon as the token is in the pool link's pool, so whoever
-//!   sends it holds on to the *pool* (`KeptPlace::resume`), and touches nothing of the pool link after that;
-//! - everything else is held: the item by its token, the queue of a delayed queueing by its handle, and
-//!   the queue that something is queued on by whoever queues it, until that call returns.
+//! - the *pool link* of a place that is kept has counted the queueing in, and a queue is freed only after all items that it
+//!   counted in have finished. That may be as soon as the token is in the pool link's pool, so the sending thread keeps the
+//!   *pool* alive (`KeptPlace::resume`), and does not access the pool link after that;
+//! - all other objects are held: the item by its token, the queue of a delayed queueing by its handle, and the queue of an
+//!   ongoing queueing by the caller, until the call returns.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::pool::{blocking, inside_work, report_here};
 use crate::queue::SubmitPermit;
 use crate::timers::Due;
 
-/// What a pool holds of a queueing: 16 bytes, so that it travels inside an item's slot.
+/// A queueing as stored in a pool: 16 bytes, so that it fits inside an item's slot.
 pub(super) struct Token<P: Platform> {
     pub(super) core: Arc<WorkCore<P>>,
     pub(super) number: Number,
@@ -54,7 +54,7 @@ impl<P: Platform> ItemBody for Token<P> {
         !self.core.state.is_to_run(self.number)
     }
 
-    /// As if it was cancelled. If it was the last to have the item, the function goes as well.
+    /// Treats the queueing as cancelled. If it was the item's last holder, the function is dropped as well.
     fn set_aside(self) -> Option<Returned> {
         self.give_up();
         None
@@ -97,7 +97,7 @@ impl<P: Platform> Queueing<P> for Token<P> {
 }
 
 impl<P: Platform> Token<P> {
-    /// Brings a claimed queueing to its place in a queue.
+    /// Sends a claimed queueing to its place in a queue.
     #[inline(always)]
     pub(super) fn dispatch(core: Arc<WorkCore<P>>, claimed: Claimed, entry: SubmitPermit<'_, P>) {
         core.limiter.store(entry.limiter_id(), Relaxed);
@@ -116,8 +116,8 @@ impl<P: Platform> Token<P> {
         entry.send_as(|| Label::Work(function, made_at), self);
     }
 
-    /// Where the item runs at this moment: the place is kept until that run is over, so that no
-    /// other worker comes upon it. But a place in a queue with a limit is taken in turn.
+    /// Sends a queueing while the item runs: the place is kept until that run has ended, so that no other worker reaches it. A
+    /// place in a queue with a limit is instead taken in turn.
     fn send_while_running(self, entry: SubmitPermit<'_, P>) {
         if entry.waits_for_turn() {
             return self.send(entry);
@@ -129,7 +129,7 @@ impl<P: Platform> Token<P> {
                 drop(slot);
                 self.send(entry);
             }
-            // A later queueing was quicker, so this one is a tombstone.
+            // A later queueing was faster, so this one is a tombstone.
             Some(parked) if core.state.is_to_run(parked.number) => {
                 drop(slot);
                 entry.abandon();
@@ -142,7 +142,7 @@ impl<P: Platform> Token<P> {
         }
     }
 
-    /// On a worker.
+    /// Runs the item, on a worker.
     #[inline]
     fn run(self) {
         let core = &*self.core;
@@ -151,8 +151,8 @@ impl<P: Platform> Token<P> {
                 Begin::Run => break,
                 Begin::Tombstone => return,
                 Begin::Busy => {
-                    // It was queued while it ran, here in a queue with a limit. Its turn has come, and is kept until that
-                    // run ends, or another queueing takes the place of this one.
+                    // It was queued while it ran, in a queue with a limit. It keeps its turn until that run ends, or another
+                    // queueing replaces this one.
                     let number = self.number;
                     blocking::<P, _>(|| {
                         core.over.wait_until(None, || core.state.await_turn(number));
@@ -173,14 +173,14 @@ impl<P: Platform> Token<P> {
         drop(work);
         self.end();
         let Err(thrown) = called else { return };
-        // If this is the last handle, what the function holds goes as well, and may panic, too.
+        // If this is the last handle, the function's captures are dropped as well, and may also panic.
         if let Err(again) = user::discard(self) {
             report_here::<P>(again);
         }
         thrown.resume();
     }
 
-    /// The run is over.
+    /// Ends the run.
     #[inline]
     fn end(&self) {
         // From here on nothing waits for it.

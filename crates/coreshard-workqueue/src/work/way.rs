@@ -1,4 +1,4 @@
-//! Where a queueing is to go, and a place in a queue that is kept for it.
+//! The destination of a queueing, and a place in a queue that is kept for it.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -11,8 +11,8 @@ use crate::base::error::RefusedReason;
 use crate::base::target::Target;
 use crate::queue::{PoolLink, SubmitPermit, Workqueue, runs_item_of};
 
-/// Where a queueing is to go. It is found *before* the queueing is claimed: others who find that pending rely on
-/// the run to come, so nothing may refuse it any more.
+/// The destination of a queueing. It is found *before* the queueing is claimed: other callers that find it pending rely on the
+/// upcoming run, so nothing may reject it any more.
 pub(super) enum Way<'queue, P: Platform> {
     Queue(SubmitPermit<'queue, P>),
     Timers(Time),
@@ -33,7 +33,7 @@ impl<'queue, P: Platform> Way<'queue, P> {
         found.map_err(WorkErrorKind::Refused)
     }
 
-    /// The queueing was refused.
+    /// Gives the place up, since the queueing was rejected.
     #[cold]
     pub(super) fn abandon(self) {
         if let Self::Queue(entry) = self {
@@ -56,18 +56,18 @@ fn far_deadline<P: Platform>(queue: &Workqueue<P>, delay: Duration) -> Result<Ti
     if queue.is_forked() {
         return Err(WorkErrorKind::Refused(RefusedReason::Forked));
     }
-    // Before the queueing is claimed: others who find it pending rely on it.
+    // Before the queueing is claimed: other callers that find it pending rely on it.
     queue.timers().kept_deadline(delay).map_err(WorkErrorKind::Timer)
 }
 
-/// True if this thread runs the item that everything behind this limiter waits for, because it admits one at a time.
+/// Returns true if this thread runs the item that everything behind this limiter waits for, because it admits one at a time.
 pub(super) fn is_behind_caller<P: Platform>(limiter: u64) -> bool {
     limiter != 0 && runs_item_of::<P>(|link| link.has_only_turn_of(limiter))
 }
 
 /// A place in a queue, kept for queueing `number` until the current run ends.
 pub(super) struct KeptPlace<P: Platform, N> {
-    /// It counted the queueing in, and so lives until that is over.
+    /// The link that counted the queueing in, and so lives until that has finished.
     pub(super) link: NonNull<PoolLink<P>>,
     pub(super) injector: usize,
     pub(super) number: N,
@@ -84,9 +84,9 @@ impl<P: Platform, N> KeptPlace<P, N> {
 
     /// Sends the queueing to its place, or gives the place up.
     pub(super) fn resume(self, then: impl FnOnce(N, SubmitPermit<'_, P>)) {
-        // SAFETY: the pool link counted this queueing in, and lives until it is over.
+        // SAFETY: the pool link counted this queueing in, and lives until it has finished.
         let entry = unsafe { SubmitPermit::resume(self.link, self.injector) };
-        // It may be over, and its queue and pools freed, while this thread is still inside the pool.
+        // It may finish, and its queue and pools may be freed, while this thread is still inside the pool.
         let _pool = entry.pool();
         then(self.number, entry);
     }

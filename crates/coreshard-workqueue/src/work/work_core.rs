@@ -1,4 +1,4 @@
-//! The item itself: its words, its function, and what a queueing may have besides its token.
+//! The item itself: its words, its function, and the state that a queueing may have besides its token.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -14,58 +14,55 @@ use crate::base::item::Name;
 use crate::insight::diagnostic::say;
 use crate::timers::{Due, Key, Timers};
 
-/// Called in front of the net, by `Token::run`, and dropped there; or by whoever drops the last handle.
+/// Called and dropped by `Token::run`, which catches its panics; or dropped with the last handle.
 pub(super) type Function<P> = Box<dyn FnMut(&Work<P>) + Send>;
 
-/// A work item that is allocated once and queued any number of times, without an allocation.
+/// A work item that is allocated once and queued any number of times, without further allocations.
 ///
-/// What can be relied on:
+/// Guarantees:
 ///
-/// - It never runs on two workers at once, whatever queues it is queued on, and may queue itself.
-/// - It is pending from a successful [`queue`](Self::queue) until just before its function is
-///   called: what was written before a queueing that was refused (since it was pending) is seen
-///   by the run to come.
-/// - Clones are handles to the same item. It lives as long as a handle, or a queueing that is not
-///   over: its function may drop the last handle.
+/// - It never runs on two workers at once, whatever queues it is queued on. It may queue itself.
+/// - It is pending from a successful [`queue`](Self::queue) until just before its function is called. If a queueing is rejected
+///   because the item is pending, the upcoming run sees the caller's earlier writes.
+/// - Clones are handles to the same item. It lives as long as a handle or an unfinished queueing: its function may drop the
+///   last handle.
 ///
-/// After the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md says
-/// what differs.
+/// Modelled on the Linux kernel's `work_struct` and `delayed_work`; docs/KERNEL-OPERATIONS.md lists the differences.
 pub struct Work<P: Platform = Host> {
     pub(super) core: Arc<WorkCore<P>>,
 }
 
-/// In this order the words that every queueing and every run touch fill one line, with the
-/// reference counts before them.
+/// In this order the words that every queueing and every run access fill one cache line, with the reference counts before them.
 #[repr(C)]
 pub(super) struct WorkCore<P: Platform> {
     pub(super) state: WorkState<P>,
-    /// The limiter that it was to pass last, by its address; 0 for none.
+    /// The address of the limiter that it was to pass last; 0 for none.
     pub(super) limiter: P::AtomicU64,
-    /// The queue, by its name, of a queueing that waits for the run that goes on; 0 for none.
+    /// The identifier of the queue of a queueing that waits for the current run; 0 for none.
     pub(super) behind: P::AtomicU64,
-    /// There until the last handle goes.
+    /// Present until the last handle is dropped.
     pub(super) call: P::Cell<Option<Function<P>>>,
     /// The type name of its function, for the monitor.
     pub(super) name: &'static Name,
-    /// Tells those who wait for it.
+    /// Notifies its waiters.
     pub(super) over: Event<P>,
-    /// In which process it was made: in one forked from it, what was pending never runs.
+    /// The process in which it was created: in a process forked from it, a pending queueing never runs.
     pub(super) process_generation: u32,
     pub(super) slot: Lock<P, Held<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
-    /// Where it was made, for its spans.
+    /// Where it was created, for its spans.
     pub(super) made_at: &'static Location<'static>,
 }
 
-/// What a queueing may have besides its token.
+/// The state that a queueing may have besides its token.
 pub(super) struct Held<P: Platform> {
     pub(super) parked: Option<KeptPlace<P, Number>>,
     pub(super) armed: Option<Armed<P>>,
 }
 
-// SAFETY: the function is reached by the worker that has set RUNNING alone, and handed from one
-// to the next by the state word's release and acquire; everything else is made to be shared.
+// SAFETY: only the worker that has set RUNNING accesses the function, and it is handed from one to the next by the state word's
+// release and acquire; all other fields are designed to be shared.
 #[allow(unsafe_code)]
 unsafe impl<P: Platform> Sync for WorkCore<P> {}
 // SAFETY: as above; the function is `Send`.
@@ -90,21 +87,21 @@ impl<P: Platform> WorkCore<P> {
         }
     }
 
-    /// The limiter that it was to pass last, by its address; 0 for none.
+    /// Returns the address of the limiter that it was to pass last; 0 for none.
     pub(super) fn limiter(&self) -> u64 {
         self.limiter.load(Relaxed)
     }
 
-    /// After a queueing was made a tombstone: nothing fires it, and its waiters are woken. False if there was none.
+    /// Completes a tombstone: no timer fires it, and its waiters are woken. Returns false if there was none.
     pub(super) fn finish_tombstone(&self, tombstone: Option<Tombstone>) -> bool {
         let Some(tombstone) = tombstone else { return false };
         self.behind.store(0, Relaxed);
         if !tombstone.delayed {
             P::item_is_taken();
         }
-        // In a forked process the timers' lock may be held by nobody who is here.
+        // In a forked process the timers' lock may be held by a thread that does not exist there.
         if tombstone.delayed && P::process_generation() == self.process_generation {
-            // The caller has a handle as well, so the entry's is not the last one.
+            // The caller also has a handle, so the entry's is not the last one.
             drop(self.disarm(tombstone.number));
         }
         if tombstone.awaited {
@@ -113,7 +110,7 @@ impl<P: Platform> WorkCore<P> {
         true
     }
 
-    /// Takes the entry of queueing `number` back from the timers, if it is there.
+    /// Takes the entry of queueing `number` back from the timers, if it is still there.
     pub(super) fn disarm(&self, number: Number) -> Option<Due<P>> {
         let mut slot = self.slot.lock();
         let armed = slot.armed.take_if(|armed| armed.number == number)?;
@@ -127,22 +124,22 @@ impl<P: Platform> WorkCore<P> {
     #[allow(unsafe_code)]
     pub(super) unsafe fn call(&self, work: &Work<P>) {
         self.call.with_mut(|call| {
-            // SAFETY: by this function's contract nobody else is here.
+            // SAFETY: by this function's contract no other thread accesses it.
             let function = unsafe { (*call).as_mut() };
             function.expect("the function goes with the last handle")(work);
         });
     }
 
-    /// Takes the function out: the borrow proves that nobody runs it, nor will.
+    /// Takes the function out: the exclusive borrow proves that no worker runs it, or will.
     #[allow(unsafe_code)]
     pub(super) fn take_function(&mut self) -> Option<Function<P>> {
-        // SAFETY: by the exclusive borrow nobody else is here.
+        // SAFETY: exclusive, by the borrow.
         self.call.with_mut(|call| unsafe { (*call).take() })
     }
 }
 
 impl<P: Platform> Drop for WorkCore<P> {
-    /// If what the function holds panics, whoever drops the last handle is told.
+    /// A panic of the function's captures reaches the thread that drops the last handle.
     fn drop(&mut self) {
         let function = self.take_function();
         if let Err(thrown) = user::resume_unless_unwinding(user::discard(function)) {

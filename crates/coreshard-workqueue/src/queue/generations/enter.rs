@@ -1,4 +1,4 @@
-//! How an item enters a queue: it is counted in at the current generation, perhaps with a permit.
+//! How an item enters a queue: it is counted in at the current generation, possibly with a permit.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::queue::link::{
     runs_item_of,
 };
 
-/// Who brings an item in.
+/// The origin of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Anybody: refused while the queue is drained, unless it is one of its own items.
+    /// Any caller: rejected while the queue is drained, unless it is one of its own items.
     Outside,
-    /// A task of the queue that was woken: refused by a closed queue alone.
+    /// A task of the queue that was woken: rejected only by a closed queue.
     WokenTask,
 }
 
-/// Where an item is to go, and on what terms.
+/// The destination of an item, and the terms on which it enters.
 #[derive(Clone, Copy, Debug)]
 struct SubmitRequest {
     target: Target,
@@ -33,11 +33,11 @@ struct SubmitRequest {
     when_full: WhenFull,
 }
 
-/// Looks whether a permit has come before its waiter sleeps.
+/// How often a producer checks for a permit before it sleeps.
 const LOOKS: u32 = 200;
 
 impl<P: Platform> Generations<P> {
-    /// Counts an item in at the caller's pod, if the queue takes any.
+    /// Counts an item in at the caller's pod, if the queue accepts items.
     #[inline(always)]
     pub(crate) fn enter_here(
         &self,
@@ -46,7 +46,7 @@ impl<P: Platform> Generations<P> {
         self.enter_by(Target::Here, Origin::Outside, when_full, |now| Ok(now.route_here()))
     }
 
-    /// Counts an item in at the pod of `cpu`, by the caller's own injector if it is there as well.
+    /// Counts an item in at the pod of `cpu`, using the caller's own injector if the caller is in the same pod.
     #[inline]
     pub(crate) fn enter_near(
         &self,
@@ -61,7 +61,7 @@ impl<P: Platform> Generations<P> {
         })
     }
 
-    /// Counts an item in, if the queue takes any.
+    /// Counts an item in, if the queue accepts items.
     #[inline(always)]
     pub(crate) fn enter(
         &self,
@@ -98,16 +98,15 @@ impl<P: Platform> Generations<P> {
         let before = link.count_in(injector);
         let link = NonNull::from(link);
         if before & CLOSED != 0 {
-            // Made here, so that an open link costs no store for it.
+            // Created here, so that an open link costs no store for it.
             let wanted = SubmitRequest { target, origin, when_full };
             return self.enter_closed(link, injector, reading, before, wanted);
         }
-        // SAFETY: what is found in a section stays while it goes on.
+        // SAFETY: a link found in a section lives while the section lasts.
         Ok(unsafe { SubmitPermit::new(link, injector, reading) })
     }
 
-    /// The pool link was closed, and has counted the item: it takes those that have a permit, or none at
-    /// all.
+    /// Handles a closed pool link that has counted the item: the link accepts items with a permit, or none at all.
     #[cold]
     #[inline(never)]
     #[allow(unsafe_code)]
@@ -121,7 +120,7 @@ impl<P: Platform> Generations<P> {
     ) -> Result<SubmitPermit<'queue, P>, RefusedReason> {
         let capacity = self.capacity.as_ref().filter(|_| before & GATED != 0);
         if capacity.is_some_and(|capacity| capacity.let_in(wanted.when_full)) {
-            // SAFETY: found in the section that goes on.
+            // SAFETY: found in the section that is still open.
             return Ok(unsafe { SubmitPermit::new(link, injector, reading) });
         }
         // SAFETY: as above.
@@ -135,7 +134,7 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// The generation is past, or the queue takes nothing at the moment, or it is full.
+    /// Handles a past generation, and a queue that is closed, drained or full.
     #[cold]
     #[inline(never)]
     fn enter_slowly(&self, wanted: SubmitRequest) -> Result<SubmitPermit<'_, P>, RefusedReason> {
@@ -154,7 +153,7 @@ impl<P: Platform> Generations<P> {
         self.enter_permitted(target, origin)
     }
 
-    /// Counts an item in that has a permit, or gives that back.
+    /// Counts in an item that has a permit, or gives the permit back.
     pub(crate) fn enter_permitted(
         &self,
         target: Target,
@@ -169,7 +168,7 @@ impl<P: Platform> Generations<P> {
         entered
     }
 
-    /// Joins those that wait for a permit.
+    /// Joins the producers that wait for a permit.
     pub(crate) fn wait_in_line(
         &self,
         capacity: &Arc<Capacity<P>>,
@@ -181,8 +180,8 @@ impl<P: Platform> Generations<P> {
         capacity.wait_in_line(runs_item_of::<P>(|link| link.queue_id() == queue))
     }
 
-    /// Sleeps until the caller has a permit. Its worker gives its place away meanwhile; where nobody would
-    /// take that, or the caller holds a turn that what is before it may need, it would wait for itself.
+    /// Sleeps until the caller has a permit. The caller's worker gives its place away meanwhile. Fails if no worker can take
+    /// that place, or if the caller holds a turn that items before it may need: it would wait for itself.
     fn wait_for_permit(&self, capacity: &Arc<Capacity<P>>) -> Result<(), RefusedReason> {
         let waiting = self.wait_in_line(capacity)?;
         let _seen = P::watch(LOOKS, || waiting.is_over());
@@ -209,7 +208,7 @@ impl<P: Platform> Generations<P> {
         self.current(&Reading::begin()).links[0].queue_id()
     }
 
-    /// Whether the queue takes an item at all.
+    /// Checks whether the queue accepts an item at all.
     fn takes(&self, inner: &Inner<P>, origin: Origin) -> Result<(), RefusedReason> {
         if let Some(closed) = inner.closed {
             return Err(closed);
@@ -223,7 +222,7 @@ impl<P: Platform> Generations<P> {
         Ok(())
     }
 
-    /// Counts an item in, where the queue takes any.
+    /// Counts an item in, if the queue accepts items.
     #[allow(unsafe_code)]
     pub(crate) fn enter_locked(
         &self,
@@ -234,11 +233,11 @@ impl<P: Platform> Generations<P> {
         let inner = self.inner.lock();
         self.takes(&inner, origin)?;
         let current = self.current_of(&inner);
-        // Under the lock it stays current, so its workers are there.
+        // Under the lock it stays current, so its workers exist.
         let (pod, injector) = current.route(target)?;
         let link = &current.links[pod];
         link.count_in(injector);
-        // SAFETY: as in `enter_by`; it is not taken away before the lock is freed.
+        // SAFETY: as in `enter_by`; it is not removed before the lock is released.
         Ok(unsafe { SubmitPermit::new(NonNull::from(link), injector, reading) })
     }
 }

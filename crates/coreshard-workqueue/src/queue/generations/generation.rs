@@ -1,4 +1,4 @@
-//! A queue's links for a while: one to each pool of a set.
+//! A generation: a queue's links for a period, one to each pool of a set.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::request::MaxActive;
 use crate::pool::{PoolSet, Route};
 use crate::queue::link::{Limits, PoolLink, QueueCore};
 
-/// Which limiter the links of a generation lead through.
+/// The limiter that the links of a generation lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Free,
@@ -30,10 +30,10 @@ impl Admission {
     }
 }
 
-/// It is made once, behind an `Arc`, and then only read: producers and workers look at it at any time.
-/// What of a generation changes is kept under the lock of the generations.
+/// It is created once, behind an `Arc`, and then only read: producers and workers access it at any time. The mutable state of a
+/// generation is kept under the lock of the generations.
 pub(crate) struct Generation<P: Platform> {
-    /// A copy of the set's, one step nearer.
+    /// A copy of the set's routes, which saves an indirection.
     routes: Arc<[Route]>,
     /// By pod. A pool link's own words are shared by producers and workers.
     pub(crate) links: Box<[PoolLink<P>]>,
@@ -42,7 +42,7 @@ pub(crate) struct Generation<P: Platform> {
 }
 
 impl<P: Platform> Generation<P> {
-    /// Closed, until it is published. `None` where a pool serves as many queues as it can.
+    /// Created closed, until it is published. `None` if a pool serves as many queues as it can.
     pub(crate) fn new(
         set: &Arc<PoolSet<P>>,
         core: &Arc<QueueCore<P>>,
@@ -59,18 +59,18 @@ impl<P: Platform> Generation<P> {
             .collect::<Option<_>>()?;
         let (routes, set) = (Arc::clone(set.routes()), Arc::clone(set));
         let made = Arc::new(Self { routes, links, set, admission });
-        // From the place where they stay: to move the box that they are in would make the pools'
-        // pointers to them stale, by the rules for boxes, though not their addresses.
+        // At their final address: moving the box would invalidate the pools' pointers to them under Rust's aliasing rules for
+        // boxes, though the addresses would not change.
         made.links.iter().for_each(PoolLink::settle);
         made.links.iter().for_each(PoolLink::close);
         Some(made)
     }
 
-    /// The pod and the injector of the CPU that the caller runs on. CPUs that the set does not serve
-    /// have a pod near them.
+    /// Returns the pod and the injector of the CPU that the caller runs on. CPUs that the set does not serve are routed to a
+    /// pod near them.
     #[inline]
     pub(crate) fn route_here(&self) -> (usize, usize) {
-        // CPUs beyond those known when the set was made (hotplug) go to the first pod.
+        // CPUs added since the set was made (hotplug) go to the first pod.
         self.routes
             .get(P::current_cpu().index())
             .map_or((0, 0), |route| (route.pod as usize, route.injector as usize))
@@ -114,8 +114,8 @@ impl<P: Platform> Generation<P> {
         self.links.iter().map(PoolLink::relayed).sum()
     }
 
-    /// Items that were accepted and are not over. Exact at some moment during the call: `done` is
-    /// read first, so an item that moves meanwhile can only make the answer larger.
+    /// Returns how many accepted items have not finished. Exact at some moment during the call: `done` is read first, so an
+    /// item that moves meanwhile can only make the result larger.
     pub(crate) fn in_flight(&self) -> u64 {
         let done = self.done();
         self.queued().saturating_sub(done)

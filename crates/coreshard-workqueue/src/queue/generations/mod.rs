@@ -1,5 +1,4 @@
-//! Which of a queue's generations takes what is queued. `README.md` beside this file tells the
-//! protocol.
+//! Selects the generation that accepts a queue's items. `README.md` beside this file describes the protocol.
 
 mod enter;
 mod generation;
@@ -21,41 +20,40 @@ use crate::pool::{Lease, PoolSet, wait_in_turns};
 pub(crate) use self::enter::Origin;
 pub(crate) use self::generation::Admission;
 
-/// Generations of the past that a queue keeps though they are empty, the last that were current, to be
-/// current again: what `freeze`, `flush` and a change back need is there.
+/// How many past generations a queue keeps although they are empty: the ones that were current last, so that `freeze`, `flush`
+/// and a change back can make them current again.
 const KEPT_EMPTY: usize = 4;
 
-/// A queue's generations. One of the past is freed after a grace period, so a producer may hold on to it
-/// for as long as it is inside a section: it finds that closed, and comes again.
+/// A queue's generations. A past generation is freed after a grace period, so a producer may use it for as long as it is inside
+/// a section: it finds the generation closed, and retries.
 ///
-/// What producers hold on to, they only ever see through shared references: a generation is not
-/// written to once it is made, but for its links' atomics. What changes of it is in [`Kept`], under the
-/// lock.
+/// Producers only access generations through shared references: a generation is not written after its creation, except for its
+/// links' atomics. Its mutable state is in [`Kept`], under the lock.
 pub(crate) struct Generations<P: Platform> {
-    /// Read by every producer; written under the lock. It leads to one of `all`.
+    /// Read by every producer; written under the lock. It points to one of `all`.
     current: P::AtomicPtr<Generation<P>>,
-    /// 1 in the child of a fork: the lock may be held there by a thread that is no more.
+    /// 1 in the child of a fork: there, the lock may be held by a thread that does not exist.
     forked: P::AtomicU32,
-    /// The queue's, if it has one: then each entry holds a permit.
+    /// The queue's capacity, if it has one: then each item that enters holds a permit.
     capacity: Option<Arc<Capacity<P>>>,
     inner: Lock<P, Inner<P>>,
 }
 fields!(Generations<P: Platform> { current, forked, capacity, inner });
 
-/// All of it `L:`.
+/// All fields `L:`.
 struct Inner<P: Platform> {
-    /// Those that were current last stand last.
+    /// In the order in which they were last current.
     all: Vec<Kept<P>>,
-    /// Out of `all`; producers may still hold on to them.
+    /// Removed from `all`; producers may still use them.
     removed: Vec<Arc<Generation<P>>>,
-    /// Their workers were told to go, and may still be there.
+    /// Sets whose workers were told to exit, and may not have done so yet.
     leaving: Vec<Arc<PoolSet<P>>>,
-    /// What those that are out of `all` have counted.
+    /// The counts of the generations that were removed from `all`.
     past: Counts,
-    /// How often a generation was made.
+    /// How many generations were created.
     made: u64,
     limits: Limits<P>,
-    /// Why it takes nothing more, for good.
+    /// Why the queue accepts no more items, for good.
     closed: Option<RefusedReason>,
     /// Callers inside `drain`.
     drainers: usize,
@@ -64,7 +62,7 @@ struct Inner<P: Platform> {
 }
 fields!(Inner<P: Platform> { all, removed, leaving, past, made, limits, closed, drainers, gone });
 
-/// Items of a generation, or of several.
+/// Items of one generation, or of several.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     queued: u64,
@@ -72,7 +70,7 @@ struct Counts {
     relayed: u64,
 }
 
-/// A generation, and what of it changes.
+/// A generation with its mutable state.
 struct Kept<P: Platform> {
     generation: Arc<Generation<P>>,
     /// Keeps the pools' workers while there are items.
@@ -104,36 +102,34 @@ impl<P: Platform> Generations<P> {
         Some(Self { current, forked: P::AtomicU32::new(0), capacity, inner: Lock::new(inner) })
     }
 
-    /// The current generation, which stays while `reading` goes on.
+    /// Returns the current generation, which lives while `reading` is held.
     #[inline]
     #[allow(unsafe_code)]
     pub(crate) fn current<'a>(&'a self, _reading: &'a Reading<P>) -> &'a Generation<P> {
-        // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, or was when the section
-        // had begun: it is let go of with the generations, or after a grace period from then on. Nobody ever
-        // has an exclusive reference to one.
+        // Acquire pairs with the Release in `publish`. SAFETY: it is one of `all`, or was when the section began: it is freed
+        // with the generations, or after a grace period that starts later. No thread ever has an exclusive reference to one.
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// As [`Self::current`], for as long as the caller holds the lock: it stays the current one.
+    /// Returns the current generation, as [`Self::current`] does, for as long as the caller holds the lock: it stays current.
     #[allow(unsafe_code)]
     fn current_of<'a>(&self, _inner: &'a Inner<P>) -> &'a Generation<P> {
-        // SAFETY: only under the lock another one becomes current, and this one is not let go of before.
+        // SAFETY: only a holder of the lock makes another one current, and this one is not freed before that.
         unsafe { &*self.current.load(Acquire) }
     }
 
-    /// Names the fields, where they have come to their final place.
+    /// Labels the fields, once they are at their final address.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         self.inner.describe();
     }
 
-    /// The pools of the current generation.
+    /// Returns the pools of the current generation.
     pub(crate) fn set(&self) -> Arc<PoolSet<P>> {
         Arc::clone(&self.current(&Reading::begin()).set)
     }
 
-    /// Changes the limits, and makes a generation on the lease's pools current. Items that came
-    /// before stay where they are.
+    /// Changes the limits, and makes a generation on the lease's pools current. Earlier items stay where they are.
     pub(crate) fn change(
         &self,
         lease: Lease<P>,
@@ -147,7 +143,7 @@ impl<P: Platform> Generations<P> {
         changed
     }
 
-    /// The lease is taken if it is needed.
+    /// Takes the lease out of `lease` if it needs it.
     fn change_to(
         &self,
         lease: &mut Option<Lease<P>>,
@@ -168,7 +164,8 @@ impl<P: Platform> Generations<P> {
         Ok(())
     }
 
-    /// Ends a lease that may be the last: then the queue's end waits for those who go, as for all that the queue has had.
+    /// Ends a lease that may be the last: the queue's end then waits for the exiting workers, as for all workers that the queue
+    /// has had.
     pub(crate) fn give_back(&self, lease: Lease<P>) {
         let mut inner = self.inner.lock();
         let leaving = lease.end();
@@ -180,14 +177,15 @@ impl<P: Platform> Generations<P> {
         leaving.iter().for_each(|set| set.wait_until_gone());
     }
 
-    /// The lease of the current generation's pools, to be [given back](Self::give_back); `None` once the queue is gone.
+    /// Returns the lease of the current generation's pools, to be [given back](Self::give_back); `None` once the queue has
+    /// ended.
     pub(crate) fn lease(&self) -> Option<Lease<P>> {
         let inner = self.inner.lock();
         inner.kept(self.current_of(&inner)).lease.clone()
     }
 
-    /// Lets all workers go, and waits for them: the queue is closed, and nothing is in flight. Nothing comes any more,
-    /// though tasks that it has had may be there for long, and with them its memory.
+    /// Releases all workers, and waits for them to exit: the queue is closed, and nothing is in flight. No items come any more,
+    /// but tasks of the queue may exist for long, and keep its memory.
     pub(crate) fn let_go(&self) {
         let (leases, mut leaving): (Vec<_>, _) = {
             let mut inner = self.inner.lock();
@@ -196,14 +194,14 @@ impl<P: Platform> Generations<P> {
             let leases = inner.all.iter_mut().filter_map(|kept| kept.lease.take()).collect();
             (leases, std::mem::take(&mut inner.leaving))
         };
-        // All are told before one is waited for: what they do last may take long, or need the others.
+        // All are told before any is waited for: their exit hooks may take long, or need other workers.
         leaving.extend(leases.into_iter().filter_map(Lease::end));
         leaving.iter().for_each(|set| set.wait_until_gone());
     }
 
     pub(crate) fn close(&self, closed: RefusedReason) {
         if self.is_forked() {
-            // It was closed when the process was; the lock may be held by nobody who is here.
+            // The queue closed with the parent process; the lock may be held by a thread that does not exist here.
             return;
         }
         let mut inner = self.inner.lock();
@@ -215,8 +213,8 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// Closes it; what has not begun is set aside from here on. What waits for its turn comes back: each is one to
-    /// be counted as over. What is frozen and runs in any case goes.
+    /// Closes the queue, so that items which have not begun are set aside from here on. Returns the items that waited for their
+    /// turn; the caller counts each as finished. Frozen items that run in any case are released.
     pub(crate) fn stop(&self) -> Vec<(Item, CountedIn<P>)> {
         let mut inner = self.inner.lock();
         let closed = *inner.closed.get_or_insert(RefusedReason::ShutDown);
@@ -232,18 +230,18 @@ impl<P: Platform> Generations<P> {
         waiting
     }
 
-    /// In the child of a fork: without the lock.
+    /// Closes the queue in the child of a fork, without the lock.
     pub(crate) fn close_in_fork(&self) {
         self.forked.store(1, Release);
         self.current(&Reading::begin()).close();
     }
 
-    /// True in the child of a fork: nobody is there to run anything.
+    /// Returns true in the child of a fork, which has no workers.
     pub(crate) fn is_forked(&self) -> bool {
         self.forked.load(Acquire) != 0
     }
 
-    /// Until [`Self::end_drain`], items of the queue itself alone can queue further ones.
+    /// Lets only items of the queue itself queue further ones, until [`Self::end_drain`].
     pub(crate) fn begin_drain(&self) {
         let mut inner = self.inner.lock();
         inner.drainers += 1;
@@ -265,10 +263,10 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// Waits until all that was accepted before is over, or the deadline has come: then false. What comes later is
-    /// counted elsewhere.
+    /// Waits until everything that was accepted before has finished, or returns false at the deadline. Later items are counted
+    /// elsewhere.
     pub(crate) fn flush(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
-        // Without room for further links, the new items cannot be told from the old ones: it waits for both.
+        // Without room for further links, the new items cannot be separated from the old ones: it waits for both.
         let Some(left) = self.cut() else { return self.wait_for_all(deadline, event) };
         let reached = left.is_empty() || wait_empty(event, deadline, &left);
         let mut inner = self.inner.lock();
@@ -278,13 +276,13 @@ impl<P: Platform> Generations<P> {
         reached
     }
 
-    /// Closes the generations that have items for good, and returns them. They stay until the caller is counted out of
-    /// their waiters.
+    /// Closes the generations that have items for good, and returns them. They are kept until the caller is removed from their
+    /// waiters.
     fn cut(&self) -> Option<Vec<Arc<Generation<P>>>> {
         let mut inner = self.inner.lock();
         let left: Vec<_> =
             inner.generations().filter(|generation| generation.in_flight() > 0).cloned().collect();
-        // Asked once: what is waited for takes nothing from here on, though it may be empty by now.
+        // Checked once: the awaited generations accept no items from here on, though they may be empty by now.
         let current = ptr::from_ref(self.current_of(&inner));
         if left.iter().any(|generation| ptr::eq(&**generation, current)) {
             let mut lease = inner.kept(current).lease.clone();
@@ -297,9 +295,9 @@ impl<P: Platform> Generations<P> {
         Some(left)
     }
 
-    /// Waits until nothing is in flight, or until `deadline`. True if nothing is.
+    /// Waits until nothing is in flight, or until `deadline`. Returns true if nothing is.
     pub(crate) fn wait_for_all(&self, deadline: Option<Time>, event: &Event<P>) -> bool {
-        // A generation that is made meanwhile is empty, or looked at in the next round.
+        // A generation that is created meanwhile is empty, or checked in the next round.
         loop {
             let (all, made): (Vec<_>, _) = {
                 let inner = self.inner.lock();
@@ -314,12 +312,12 @@ impl<P: Platform> Generations<P> {
         }
     }
 
-    /// Lets what waits frozen go.
+    /// Releases frozen items.
     pub(crate) fn thaw_limits(&self) {
         self.inner.lock().limits.set_frozen(false);
     }
 
-    /// Items that were queued and that are over, of all generations.
+    /// Returns how many items were queued and how many have finished, over all generations.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let inner = self.inner.lock();
         let mut counts = inner.past;
@@ -334,16 +332,15 @@ impl<P: Platform> Generations<P> {
         self.inner.lock().generations().map(|generation| generation.in_flight()).sum()
     }
 
-    /// Items with a turn and without, where the queue has a limit; and whether it is frozen.
+    /// Returns the numbers of items with a turn and without, if the queue has a limit, and whether it is frozen.
     pub(crate) fn turns(&self) -> (usize, usize, bool) {
         let inner = self.inner.lock();
         let (active, waiting) = inner.limits.counts();
         (active, waiting, inner.limits.is_frozen())
     }
 
-    /// Lets the workers of past generations go whose last item is over, and what nobody needs any more.
-    /// True if some workers are still needed. Nobody waits for those that go: what a user does on them may
-    /// never end.
+    /// Releases the workers of past generations whose last item has finished, and frees unused generations. Returns true if
+    /// some workers are still needed. It does not wait for exiting workers, since user code on them may never end.
     pub(crate) fn reap(&self) -> bool {
         let (left, removed, _gone) = {
             let mut inner = self.inner.lock();
@@ -351,12 +348,12 @@ impl<P: Platform> Generations<P> {
             let (leases, left) = inner.reap(current);
             inner.remove_empty(current);
             let gone: Vec<_> = inner.leaving.extract_if(.., |set| !set.is_leaving()).collect();
-            // Under the same lock: the queue's end waits for all who were told to go.
+            // Under the same lock: the queue's end waits for all workers that were told to exit.
             inner.leaving.extend(leases.into_iter().filter_map(Lease::end));
             (left, std::mem::take(&mut inner.removed), gone)
         };
         if !removed.is_empty() && !P::try_grace_period() {
-            // Some producer may still hold on to one: another time.
+            // A producer may still use one: retry another time.
             self.inner.lock().removed.extend(removed);
         }
         left
@@ -364,8 +361,7 @@ impl<P: Platform> Generations<P> {
 }
 
 impl Counts {
-    /// `done` first, so that it is never more than `queued`; what is counted twice is counted as such
-    /// before.
+    /// Reads `done` first, so that it never exceeds `queued`; items counted twice are counted as such before.
     fn add<P: Platform>(&mut self, generation: &Generation<P>) {
         self.done += generation.done();
         self.relayed += generation.relayed();
@@ -392,8 +388,8 @@ impl<P: Platform> Inner<P> {
         kept.expect("what is current or waited for stays")
     }
 
-    /// A generation on the lease's pools: one from the past that nobody waits for, or a new one.
-    /// Where `but` is given it is another than that, and empty. The lease is taken if it is needed.
+    /// Returns a generation on the lease's pools: a past one without waiters, or a new one. If `but` is given, it is another
+    /// one than that, and empty. Takes the lease out of `lease` if it needs it.
     fn prepare(
         &mut self,
         lease: &mut Option<Lease<P>>,
@@ -428,17 +424,17 @@ impl<P: Platform> Inner<P> {
         Some(next)
     }
 
-    /// Makes `next` current and closes the one before it.
+    /// Makes `next` current and closes the previous one.
     fn publish(&mut self, generations: &Generations<P>, next: &Arc<Generation<P>>) {
         let before = Arc::clone(&self.kept(generations.current_of(self)).generation);
         if Arc::ptr_eq(&before, next) {
             return;
         }
-        // Opened first: who finds the old one closed finds this one open.
+        // Opened first: a producer that finds the old one closed finds this one open.
         if self.takes_all() {
             next.open();
         }
-        // Release: who reads the pointer sees the generation.
+        // Release: a thread that reads the pointer sees the generation.
         generations.current.store(Arc::as_ptr(next).cast_mut(), Release);
         before.close();
         // Stable: the others keep their order.
@@ -452,7 +448,7 @@ impl<P: Platform> Inner<P> {
             if ptr::eq(&*kept.generation, current) {
                 continue;
             }
-            // Closed, so once it is empty it stays so.
+            // Closed, so it stays empty once it is empty.
             if kept.generation.in_flight() > 0 {
                 left |= kept.lease.is_some();
                 continue;
@@ -462,8 +458,8 @@ impl<P: Platform> Inner<P> {
         (leases, left)
     }
 
-    /// Takes out what is empty, closed and past, but for the last of it. Nothing can come any more, and
-    /// nobody but a producer that is on its way back looks at it.
+    /// Removes generations that are empty, closed and past, except the most recent ones. No items can enter them any more, and
+    /// only producers that are about to retry may still access them.
     fn remove_empty(&mut self, current: *const Generation<P>) {
         let is_empty = |kept: &Kept<P>| {
             let generation = &*kept.generation;
@@ -487,7 +483,7 @@ impl<P: Platform> Inner<P> {
     }
 }
 
-/// Says to the limits how many CPUs of each node a set uses.
+/// Passes to the limits how many CPUs of each node a set uses.
 fn share_among_nodes<P: Platform>(limits: &mut Limits<P>, set: &PoolSet<P>) {
     limits.set_cpus(|node| {
         let on_node = set.pods.iter().filter(|pod| pod.node == Some(node));
@@ -502,7 +498,7 @@ fn wait_empty<P: Platform>(
     generations: &[Arc<Generation<P>>],
 ) -> bool {
     let in_flight = || {
-        // All `done` first: an item that queues another and ends is not missed.
+        // All `done` first, so that an item which queues another and ends is not missed.
         let done: u64 = generations.iter().map(|generation| generation.done()).sum();
         let queued: u64 = generations.iter().map(|generation| generation.queued()).sum();
         queued.saturating_sub(done)
@@ -515,7 +511,7 @@ fn wait_empty<P: Platform>(
     let reached = in_flight() == 0
         || wait_in_turns::<P>(deadline, |until| event.wait_until(until, &mut empty));
     generations.iter().for_each(|generation| generation.unwatch());
-    // Another waiter may have relied on the flags that were just taken down: it looks again.
+    // Another waiter may have relied on the flags that were just cleared, so it must check again.
     event.notify();
     reached
 }

@@ -4,19 +4,19 @@
 //!
 //! | bits | meaning | written by |
 //! |---|---|---|
-//! | 0 | `WAITED`: producers wait. Who has none takes no permit, and who gives one back hands it over | under the lock |
+//! | 0 | `WAITED`: producers wait. New producers take no permit, and returned permits are handed over | under the lock |
 //! | 1–63 | free permits, signed: below zero after items that are let in beyond the capacity | producers, workers |
 //!
-//! *First come, first served.* While somebody waits, permits go to producers under the lock alone, by their
-//! numbers: nobody who comes later overtakes.
+//! *First come, first served.* While producers wait, permits go to producers only under the lock, by their numbers. Later
+//! producers cannot overtake.
 //!
-//! *No wake-up is lost.* A producer puts itself on the list, sets `WAITED`, and then looks for free permits
-//! once more, all under the lock. Who gives a permit back adds to the same word: before the bit was set, so
-//! that the look finds the permit; or after, so that it sees the bit, and comes to the lock itself. Both are
-//! read-modify-writes of one word: one of them comes first.
+//! *No wake-up is lost.* A producer puts itself on the list, sets `WAITED`, and then checks for free permits once more, all
+//! under the lock. A thread that returns a permit adds to the same word: before the bit was set, so that the check finds the
+//! permit; or after, so that it sees the bit, and takes the lock itself. Both are read-modify-writes of one word, so one of
+//! them comes first.
 //!
-//! *Who ends the wait* (a permit, or the queue's end) writes the outcome under the lock, and wakes outside.
-//! A waiter that leaves early finds the outcome under the lock, too, and gives the permit on.
+//! *The outcome of a wait* (a permit, or the queue's end) is written under the lock, and the waiter is woken outside of it. A
+//! waiter that leaves early also finds the outcome under the lock, and passes the permit on.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -41,42 +41,42 @@ fn free(word: u64) -> i64 {
     word.cast_signed() >> 1
 }
 
-/// What becomes of an item for which there is no permit.
+/// The treatment of an item for which there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
     /// Its producer waits.
     Wait,
-    /// It is refused, and counted as such.
+    /// It is rejected, and counted as such.
     Refuse,
-    /// It is refused for now: it is about to wait.
+    /// It is rejected for now: its producer is about to wait.
     Try,
-    /// It is let in: whoever brings it cannot wait, and it was there before.
+    /// It is let in: its producer cannot wait, and it was accepted earlier.
     Exceed,
 }
 
 /// A queue's permits.
 pub(crate) struct Capacity<P: Platform> {
     word: Padded<P::AtomicU64>,
-    /// Items that were refused because there was no permit.
+    /// Items that were rejected because there was no permit.
     refused: P::AtomicU64,
     producers: Lock<P, Producers<P>>,
 }
 
 /// All of it `L:`.
 struct Producers<P: Platform> {
-    /// Those that wait, by their numbers, which are those of their coming.
+    /// The waiting producers by their numbers, in order of arrival.
     waiting: BTreeMap<u64, Arc<Producer<P>>>,
     next: u64,
     permits: usize,
-    /// Why nobody is let in any more.
+    /// Why no more producers are let in.
     closed: Option<RefusedReason>,
-    /// Callers inside `drain`: until they are back, the queue's own items alone are let in.
+    /// Callers inside `drain`: until they return, only the queue's own items are let in.
     drainers: usize,
 }
 
-/// Who waits for a permit.
+/// A producer that waits for a permit.
 struct Producer<P: Platform> {
-    /// It is an item of the queue.
+    /// True if it is an item of the queue.
     is_inside: bool,
     outcome: Lock<P, Outcome>,
     /// Opened after the outcome was written.
@@ -84,15 +84,15 @@ struct Producer<P: Platform> {
 }
 
 enum Outcome {
-    /// With the waker of a future.
+    /// Still waiting, with the waker of a future.
     None(Option<Waker>),
     Granted,
     Refused(RefusedReason),
-    /// Whoever waited has it, or has gone.
+    /// The waiter has taken its outcome, or has left.
     Taken,
 }
 
-/// Whose wait is over, to be woken when no lock is held.
+/// Producers whose wait has ended, to be woken when no lock is held.
 #[must_use]
 struct Woken<P: Platform>(Vec<(Arc<Producer<P>>, Option<Waker>)>);
 
@@ -101,7 +101,7 @@ impl<P: Platform> Woken<P> {
         Self(Vec::new())
     }
 
-    /// Under the lock of the producers.
+    /// Called under the lock of the producers.
     fn add(&mut self, producer: Arc<Producer<P>>, outcome: Outcome) {
         let before = std::mem::replace(&mut *producer.outcome.lock(), outcome);
         let waker = match before {
@@ -137,14 +137,14 @@ impl<P: Platform> Capacity<P> {
         })
     }
 
-    /// Takes a permit, if one is free and nobody waits for it.
+    /// Takes a permit, if one is free and no producer waits for it.
     ///
-    /// A compare-exchange, and no subtraction that is taken back: that would have others find the queue full
-    /// which is not.
+    /// This is a compare-exchange instead of a subtraction that may be undone, since the latter would make other producers see
+    /// a full queue that is not full.
     pub(crate) fn try_take(&self) -> bool {
         let mut seen = self.word.load(Relaxed);
         while seen & WAITED == 0 && free(seen) > 0 {
-            // Acquire: the item whose permit it was has begun.
+            // Acquire: the item that held the permit has begun.
             match self.word.compare_exchange(seen, seen - ONE, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
@@ -153,7 +153,7 @@ impl<P: Platform> Capacity<P> {
         false
     }
 
-    /// Takes a permit where one is free, or none has to be.
+    /// Takes a permit if one is free, or if the item may exceed the capacity.
     pub(crate) fn let_in(&self, when_full: WhenFull) -> bool {
         if when_full == WhenFull::Exceed {
             self.word.fetch_sub(ONE, Relaxed);
@@ -162,9 +162,9 @@ impl<P: Platform> Capacity<P> {
         self.try_take()
     }
 
-    /// Gives a permit back, or on to who waits longest. May wake a user's future.
+    /// Returns a permit, or hands it to the producer that has waited longest. May wake a user's future.
     pub(crate) fn give_back(&self) {
-        // Release: who takes it next comes after. The bit: see the file's head.
+        // Release: pairs with the next taker's Acquire. The bit: see the module's documentation.
         if self.word.fetch_add(ONE, AcqRel) & WAITED != 0 {
             self.serve();
         }
@@ -175,18 +175,18 @@ impl<P: Platform> Capacity<P> {
         self.wake_after(|producers| self.grant(producers));
     }
 
-    /// Changes what is under the lock, and wakes the producers whose wait that ends without it.
+    /// Changes the state under the lock, then wakes, without the lock, the producers whose wait has ended.
     fn wake_after(&self, change: impl FnOnce(&mut Producers<P>) -> Woken<P>) {
         let woken = change(&mut self.producers.lock());
         woken.wake();
     }
 
-    /// Hands free permits to those that wait, in order; takes the bit away with the last of them.
+    /// Hands free permits to the waiting producers, in order; clears the bit with the last of them.
     fn grant(&self, producers: &mut Producers<P>) -> Woken<P> {
         let mut woken = Woken::none();
         while let Some(first) = producers.waiting.first_entry() {
-            // While the bit is set nobody but the lock's holder takes what is free; items that exceed
-            // the capacity may make it less, and then it is exceeded by one more.
+            // While the bit is set, only the lock's holder takes free permits. Items that exceed the capacity may lower the
+            // number meanwhile; then it is exceeded by one more.
             if free(self.word.load(Acquire)) <= 0 {
                 return woken;
             }
@@ -197,10 +197,10 @@ impl<P: Platform> Capacity<P> {
         woken
     }
 
-    /// Joins those that wait. `is_inside`: the producer is an item of the queue.
+    /// Joins the waiting producers. `is_inside`: the producer is an item of the queue.
     ///
     /// # Errors
-    /// Where nobody is let in.
+    /// Fails if no more producers are let in.
     pub(crate) fn wait_in_line(
         self: &Arc<Self>,
         is_inside: bool,
@@ -208,7 +208,7 @@ impl<P: Platform> Capacity<P> {
         self.join(is_inside, true)
     }
 
-    /// `looks_again` is true but in a model that is to fail.
+    /// `looks_again` is true except in a model that must fail.
     fn join(
         self: &Arc<Self>,
         is_inside: bool,
@@ -235,7 +235,7 @@ impl<P: Platform> Capacity<P> {
         Ok(WaitingProducer { capacity, producer, number, process_generation })
     }
 
-    /// Nobody is let in any more; who waits hears of it.
+    /// Lets no more producers in, and wakes the waiting ones with the reason.
     pub(crate) fn close(&self, reason: RefusedReason) {
         self.wake_after(|producers| {
             producers.closed.get_or_insert(reason);
@@ -243,7 +243,7 @@ impl<P: Platform> Capacity<P> {
         });
     }
 
-    /// Until [`Self::end_drain`], the queue's own items alone are let in; who else waits hears of it.
+    /// Lets in only the queue's own items until [`Self::end_drain`], and wakes the other waiting producers.
     pub(crate) fn begin_drain(&self) {
         self.wake_after(|producers| {
             producers.drainers += 1;
@@ -275,18 +275,18 @@ impl<P: Platform> Capacity<P> {
         woken
     }
 
-    /// Changes how many permits there are. Items that hold one keep it, also where they are more.
+    /// Changes the number of permits. Items that hold one keep it, even if they exceed the new number.
     pub(crate) fn set(&self, permits: usize) {
         self.wake_after(|producers| {
             let before = std::mem::replace(&mut producers.permits, permits);
-            // Wraps, and so subtracts where there are fewer.
+            // Wraps, and so subtracts if the new number is lower.
             let more = (permits as u64).wrapping_sub(before as u64).wrapping_mul(ONE);
             self.word.fetch_add(more, AcqRel);
             self.grant(producers)
         });
     }
 
-    /// There is no permit for an item, which does not wait for one.
+    /// Rejects an item that found no permit and does not wait for one.
     pub(crate) fn refuse_one(&self, when_full: WhenFull) -> RefusedReason {
         if when_full == WhenFull::Refuse {
             self.refused.fetch_add(1, Relaxed);
@@ -294,7 +294,7 @@ impl<P: Platform> Capacity<P> {
         RefusedReason::Full
     }
 
-    /// Permits in all; `None` in a forked process where somebody holds the lock who is not there.
+    /// Returns the number of permits; `None` in a forked process if the lock was held by a thread that does not exist there.
     pub(crate) fn permits(&self, is_forked: bool) -> Option<usize> {
         if is_forked {
             return self.producers.try_lock().map(|producers| producers.permits);
@@ -302,7 +302,7 @@ impl<P: Platform> Capacity<P> {
         Some(self.producers.lock().permits)
     }
 
-    /// Permits in all, items that hold one, producers that wait, and items that were refused.
+    /// Returns the number of permits, items that hold one, waiting producers, and rejected items.
     pub(crate) fn counts(&self) -> CapacityCounts {
         let producers = self.producers.lock();
         let taken = producers.permits as i64 - free(self.word.load(Relaxed));
@@ -323,7 +323,7 @@ pub(crate) struct CapacityCounts {
     pub(crate) refused: u64,
 }
 
-/// A place among those that wait; dropping it leaves that, and gives on a permit that was handed over.
+/// A place among the waiting producers. Dropping it leaves the line, and passes on a permit that was handed over.
 pub(crate) struct WaitingProducer<P: Platform> {
     capacity: Arc<Capacity<P>>,
     producer: Arc<Producer<P>>,
@@ -336,18 +336,18 @@ impl<P: Platform> WaitingProducer<P> {
         self.producer.over.is_open()
     }
 
-    /// Sleeps until it is over; false, at once, in a process that was forked meanwhile.
+    /// Sleeps until the wait has ended; returns false, at once, in a process that was forked meanwhile.
     pub(crate) fn sleep(&self) -> bool {
         wait_for_workers(&self.producer.over)
     }
 
-    /// As [`Self::sleep`], on a worker that has given its place away.
+    /// Sleeps like [`Self::sleep`], on a worker that has given its place away.
     pub(crate) fn sleep_here(&self) -> bool {
         self.producer.over.wait()
     }
 
-    /// What came of it, if it is over: a permit, which is the caller's from here on, or the reason why none
-    /// comes.
+    /// Returns the outcome if the wait has ended: a permit, which the caller owns from here on, or the reason why none will
+    /// come.
     pub(crate) fn outcome(&self) -> Option<Result<(), RefusedReason>> {
         if self.is_forked() {
             return Some(Err(RefusedReason::Forked));
@@ -363,12 +363,12 @@ impl<P: Platform> WaitingProducer<P> {
         Some(granted)
     }
 
-    /// As [`Self::outcome`], for a future, which is woken when it is over.
+    /// Polls for the outcome like [`Self::outcome`], for a future, which is woken when the wait ends.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<(), RefusedReason>> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
         }
-        // A user's code, outside the lock.
+        // Cloned outside the lock, since it runs user code.
         let mut waker = Some(context.waker().clone());
         if let Outcome::None(known) = &mut *self.producer.outcome.lock() {
             std::mem::swap(known, &mut waker);
@@ -385,7 +385,7 @@ impl<P: Platform> WaitingProducer<P> {
 impl<P: Platform> Drop for WaitingProducer<P> {
     fn drop(&mut self) {
         if self.is_forked() {
-            // The lock may be held by nobody who is here; nor is who would be woken.
+            // The lock may be held by a thread that does not exist in this process; there is no producer to wake either.
             return;
         }
         let mut producers = self.capacity.producers.lock();
@@ -402,17 +402,17 @@ impl<P: Platform> Drop for WaitingProducer<P> {
     }
 }
 
-/// An item's permit, given back when it begins; or when it is dropped, if it never does.
+/// An item's permit, given back when the item begins, or when it is dropped without having begun.
 pub(crate) struct Permit<P: Platform>(NonNull<Capacity<P>>);
 
-// SAFETY: what it leads to is shared between threads as it is.
+// SAFETY: it points to a value that is shared between threads.
 unsafe impl<P: Platform> Send for Permit<P> {}
 
 impl<P: Platform> Permit<P> {
-    /// For an item that is counted in, and has taken a permit.
+    /// Returns the permit of an item that is counted in and has taken one.
     ///
     /// # Safety
-    /// The capacity is there until the permit is dropped.
+    /// The capacity lives until the permit is dropped.
     pub(crate) unsafe fn of(capacity: &Capacity<P>) -> Self {
         Self(NonNull::from(capacity))
     }
@@ -433,7 +433,7 @@ mod loom_tests {
 
     type Word = <Loom as Platform>::AtomicU32;
 
-    /// Takes a permit, waits for it where there is none, and gives it back when the "item" begins.
+    /// Takes a permit, waiting if there is none, and gives it back when the "item" begins.
     fn pass(capacity: &Arc<Capacity<Loom>>, inside: &Word) {
         if !capacity.try_take() {
             let waiting = capacity.wait_in_line(false).expect("it is open");
@@ -445,7 +445,7 @@ mod loom_tests {
         capacity.give_back();
     }
 
-    /// One permit between two producers: nobody waits for ever, and never two have it.
+    /// One permit between two producers: neither waits forever, and they never both have it.
     #[test]
     fn loom_a_permit_is_handed_over() {
         Loom::check(3, || {
@@ -461,7 +461,7 @@ mod loom_tests {
         });
     }
 
-    /// A permit that is given back while a producer comes to wait is that producer's in the end.
+    /// A permit that is given back while a producer starts to wait is that producer's in the end.
     fn comes_while_one_is_given_back(looks_again: bool) {
         Loom::check(3, move || {
             let capacity = Capacity::<Loom>::new(1);
@@ -486,8 +486,7 @@ mod loom_tests {
         comes_while_one_is_given_back(true);
     }
 
-    /// The same without the look that comes after the bit: a permit that was given back just before is seen
-    /// by nobody.
+    /// The same without the check that follows the bit: a permit that was given back just before is never found.
     #[test]
     #[should_panic(expected = "a wake-up is lost")]
     fn loom_without_a_second_look_a_wake_up_is_lost() {
@@ -508,7 +507,7 @@ mod loom_tests {
         });
     }
 
-    /// A producer against the queue's end: it hears of that, or has the permit.
+    /// A producer against the queue's end: it is told that the queue has ended, or has the permit.
     #[test]
     fn loom_who_waits_hears_of_the_end() {
         Loom::check(3, || {

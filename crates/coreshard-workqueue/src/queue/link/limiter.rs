@@ -11,45 +11,43 @@ use crate::base::item::Item;
 use crate::config::request::MaxActive;
 use crate::pool::LinkHead;
 
-/// Items that may wait for one another get a worker each, up to so many, wherever a limit is
-/// split (the kernel's `WQ_DFL_MIN_ACTIVE`).
+/// Up to this many items that may wait for one another get a worker each, however a limit is split (the kernel's
+/// `WQ_DFL_MIN_ACTIVE`).
 const MIN_SPLIT: usize = 8;
 
-/// A node's share of a limit: as its share of the queue's CPUs, rounded up; but enough for
-/// min(limit, 8) items that wait for one another, wherever they were queued, and no more than the
-/// whole. The shares may sum to more than the whole. (Linux, kernel/workqueue.c,
-/// `wq_update_node_max_active`.)
+/// Returns a node's share of a limit: proportional to its share of the queue's CPUs, rounded up, but enough for min(limit, 8)
+/// items that wait for one another, wherever they were queued, and no more than the whole. The shares may sum to more than the
+/// whole. (Linux, kernel/workqueue.c, `wq_update_node_max_active`.)
 fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
     let share = limit.saturating_mul(node_cpus).div_ceil(all_cpus.max(1));
     share.clamp(limit.min(MIN_SPLIT), limit)
 }
 
-/// The pool link that counted a waiting item in, and so lives until that item is over.
+/// The pool link that counted a waiting item in, and so lives until that item has finished.
 pub(crate) struct CountedIn<P: Platform>(pub(crate) NonNull<LinkHead<P>>);
 
 // SAFETY: a pool link is shared between threads as it is.
 #[allow(unsafe_code)]
 unsafe impl<P: Platform> Send for CountedIn<P> {}
 
-/// Sends an item that has its turn now, by the pool link that counted it in.
+/// Sends an item that has its turn now, through the pool link that counted it in.
 pub(crate) type SendItem<P> = unsafe fn(NonNull<LinkHead<P>>, Item);
 
-/// Whose items a limiter counts.
+/// The items that a limiter counts.
 #[derive(Clone, PartialEq, Eq)]
 enum Share {
     All,
     OfNode(NodeId),
-    /// Of the pod with these CPUs, in whichever set of pools.
+    /// The items of the pod with these CPUs, in any set of pools.
     OfPod(CpuSet),
 }
 
-/// A queue's limiters: one, or one a node, or one a pod.
+/// A queue's limiters: one in all, one for each node, or one for each pod.
 pub(crate) struct Limits<P: Platform> {
     send: SendItem<P>,
     asked: MaxActive,
     is_frozen: bool,
-    /// With the CPUs of the node that the queue uses; those of no one node (a pod that spans
-    /// several) are limited by the whole.
+    /// With the CPUs of the node that the queue uses. A pod that spans several nodes is limited by the whole.
     limiters: Vec<(Share, usize, Arc<Limiter<P>>)>,
 }
 
@@ -58,7 +56,7 @@ impl<P: Platform> Limits<P> {
         Self { send, asked, is_frozen: false, limiters: Vec::new() }
     }
 
-    /// True if items must pass a limiter.
+    /// Returns true if items must pass a limiter.
     pub(crate) fn limits(&self) -> bool {
         self.is_frozen || self.asked != MaxActive::Unlimited
     }
@@ -71,8 +69,8 @@ impl<P: Platform> Limits<P> {
         self.is_frozen
     }
 
-    /// The limiter of a pod. It stays the same while the queue lives, so that the count
-    /// of what is active does, whatever pods come and go.
+    /// Returns the limiter of a pod. It stays the same while the queue lives, so that its count of active items stays valid as
+    /// pods change.
     pub(crate) fn limiter(&mut self, pod: &Pod) -> Arc<Limiter<P>> {
         let name = match self.asked {
             MaxActive::EachPod(_) => Share::OfPod(pod.cpus.clone()),
@@ -87,24 +85,24 @@ impl<P: Platform> Limits<P> {
         limiter
     }
 
-    /// Sets the limit, and sends what it lets go.
+    /// Sets the limit, and sends the items that it lets go.
     pub(crate) fn set_asked(&mut self, asked: MaxActive) {
         self.asked = asked;
         self.apply();
     }
 
-    /// Nothing begins while frozen; thawing sends what may go.
+    /// Freezes the queue, so that nothing begins, or thaws it and sends the items that may go.
     pub(crate) fn set_frozen(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
         self.apply();
     }
 
-    /// Takes out what waits for its turn, but for what is run in any case.
+    /// Takes out the items that wait for their turn, except those that are run in any case.
     pub(crate) fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
         self.limiters.iter().flat_map(|(.., limiter)| limiter.take_waiting()).collect()
     }
 
-    /// Says how many CPUs of each node the queue uses, and splits anew.
+    /// Sets how many CPUs of each node the queue uses, and splits the limit again.
     pub(crate) fn set_cpus(&mut self, cpus_of: impl Fn(NodeId) -> usize) {
         for (share, cpus, _) in &mut self.limiters {
             *cpus = if let Share::OfNode(node) = share { cpus_of(*node) } else { 0 };
@@ -129,19 +127,19 @@ impl<P: Platform> Limits<P> {
         }
     }
 
-    /// Items that are in the pools, and that wait for their turn.
+    /// Returns how many items are in the pools, and how many wait for their turn.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let counts = self.limiters.iter().map(|(.., limiter)| limiter.counts());
         counts.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 }
 
-/// What came of a waiter's attempt to take an item.
+/// The result of a waiter's attempt to claim an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateAnswer {
-    /// It is the waiter's to run.
+    /// The waiter must run it.
     Claimed,
-    /// Another thread has it, or it was cancelled.
+    /// Another thread has claimed it, or it was cancelled.
     Begun,
     /// Its queue is frozen.
     Frozen,
@@ -149,8 +147,8 @@ pub(crate) enum GateAnswer {
     Stopped,
 }
 
-/// All items of a limited queue (or of its pods on a node) pass one lock, in and out: the count is
-/// exact, and items wait in the order in which they came. A queue without a limit has none of it.
+/// The gate of a limited queue (or of its pods on a node). All items pass its lock on the way in and out, so the count is
+/// exact, and items wait in order of arrival. A queue without a limit has no limiter.
 pub(crate) struct Limiter<P: Platform> {
     send: SendItem<P>,
     turns: Lock<P, Turns<P>>,
@@ -159,7 +157,7 @@ fields!(Limiter<P: Platform> { send, turns });
 
 struct Turns<P: Platform> {
     most: usize,
-    /// No limit is asked for: the items wait for a thaw, and for nothing else.
+    /// No limit is set: the items wait only for a thaw.
     only_freezes: bool,
     active: usize,
     waiting: VecDeque<(Item, CountedIn<P>)>,
@@ -167,7 +165,7 @@ struct Turns<P: Platform> {
 fields!(Turns<P: Platform> { most, only_freezes, active, waiting });
 
 impl<P: Platform> Turns<P> {
-    /// The next item that may go, counted as active.
+    /// Returns the next item that may go, counted as active.
     fn next(&mut self) -> Option<(Item, CountedIn<P>)> {
         if self.active >= self.most {
             return None;
@@ -191,13 +189,13 @@ impl<P: Platform> Limiter<P> {
         }
     }
 
-    /// Names its fields, where it has come to its final place.
+    /// Labels its fields, once it is at its final address.
     pub(crate) fn describe(&self) {
         P::describe(&raw const *self);
         self.turns.describe();
     }
 
-    /// Gives the item back if it has its turn; else it waits for that.
+    /// Returns the item if it has its turn; otherwise the item waits for its turn.
     #[must_use]
     pub(crate) fn push(&self, item: Item, link: NonNull<LinkHead<P>>) -> Option<Item> {
         let mut turns = self.turns.lock();
@@ -206,8 +204,8 @@ impl<P: Platform> Limiter<P> {
             return Some(item);
         }
         turns.waiting.push_back((item, CountedIn(link)));
-        // Some may have their turn where the limit was just raised. Who raised it sends them, and would never be done if those
-        // who queue were faster: whoever adds one there sends two.
+        // Several items may have their turn if the limit was just raised. The thread that raised it sends them, and might never
+        // finish if producers were faster; so each producer that adds an item sends two.
         let may_go = [turns.next(), turns.next()];
         drop(turns);
         may_go.into_iter().flatten().for_each(|next| self.send(next));
@@ -216,17 +214,16 @@ impl<P: Platform> Limiter<P> {
 
     #[allow(unsafe_code)]
     fn send(&self, (item, CountedIn(link)): (Item, CountedIn<P>)) {
-        // It may be over, and the pool link's pool of the past, while this thread is still inside of that.
+        // The item may finish, and its pool link's pool become a past one, while this thread is still inside the pool.
         let _reading = Reading::<P>::begin();
-        // SAFETY: the pool link lives until all items that it counted in are over, and this one has
-        // not even begun.
+        // SAFETY: the pool link lives until all items that it counted in have finished, and this one has not even begun.
         unsafe { (self.send)(link, item) };
     }
 
     pub(crate) fn one_is_over(&self) {
         let mut turns = self.turns.lock();
         turns.active -= 1;
-        // One went, so one may go: more only where the limit was raised, which sends them.
+        // One item left, so one may go. More may go only after the limit was raised, and that call sends them.
         let next = turns.next();
         drop(turns);
         if let Some(next) = next {
@@ -247,7 +244,7 @@ impl<P: Platform> Limiter<P> {
         self.turns.lock().most
     }
 
-    /// True if its queue has no limit: it is there for a freeze alone.
+    /// Returns true if its queue has no limit: the limiter then only serves freezes.
     pub(crate) fn only_freezes(&self) -> bool {
         self.turns.lock().only_freezes
     }
@@ -296,7 +293,7 @@ mod tests {
 
     const HELD_BACK: usize = 100;
 
-    /// More would not be needed to see that there is no end.
+    /// Enough to show that the sending would not end.
     const MANY: usize = 100 * HELD_BACK;
 
     fn push() {
@@ -307,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Meanwhile three others, as quick as this one, have queued one each.
+    /// Meanwhile three other producers, as fast as this one, have queued one item each.
     fn send(_item: Item) {
         SENT.fetch_add(1, SeqCst);
         if PUSHED.load(SeqCst) < MANY {

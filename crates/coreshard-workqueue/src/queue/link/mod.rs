@@ -1,7 +1,7 @@
-//! Where a queue meets a pool: what an item passes on its way in, and what it takes along.
+//! The link between a queue and a pool: the path of an item into the pool, and the data that it carries.
 //!
-//! `pool_link.rs` counts the queue's items; a [`Limiter`](limiter::Limiter) says when they may go to the pool, and the
-//! [`Capacity`] whether they may come in. `../README.md` tells the protocol.
+//! `pool_link.rs` counts the queue's items. A [`Limiter`](limiter::Limiter) decides when they may go to the pool, and the
+//! [`Capacity`] whether they may enter the queue. `../README.md` describes the protocol.
 
 mod capacity;
 mod limiter;

@@ -1,5 +1,4 @@
-//! An item of a queue that bounds its items or wants to know of them: with its permit, its span, and the moment at which it
-//! was queued.
+//! An item of a queue that bounds or measures its items: with its permit, its span, and the time at which it was queued.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -17,10 +16,10 @@ use crate::insight::{Label, SpanKind, span};
 
 struct CorePointer<P: Platform>(NonNull<QueueCore<P>>);
 
-// SAFETY: what it leads to is shared between threads as it is.
+// SAFETY: it points to a value that is shared between threads.
 unsafe impl<P: Platform> Send for CorePointer<P> {}
 
-/// Packs an item that this pool link counted in, with its permit and with what the queue wants to know of it.
+/// Packs an item that this pool link counted in, with its permit and the data that the queue records of it.
 #[track_caller]
 pub(crate) fn pack<P: Platform, F: ItemBody>(
     core: &QueueCore<P>,
@@ -45,8 +44,8 @@ pub(crate) fn pack<P: Platform, F: ItemBody>(
     Item::new(Observed { permit, span, queued, core, work })
 }
 
-/// An item that is more than its function. One type for all of it: the compiler makes each of them for each function that
-/// a program queues.
+/// An item that carries more than its function. There is one type for all such data, since the compiler instantiates each type
+/// for each function that a program queues.
 struct Observed<P: Platform, F> {
     /// Given back as the item begins, or is set aside.
     permit: Option<Permit<P>>,
@@ -73,8 +72,8 @@ impl<P: Platform, F: ItemBody> ItemBody for Observed<P, F> {
         let Self { permit, span, queued, core, work } = self;
         drop(permit);
         let _record = queued.map(|queued| {
-            // SAFETY: a pool link, and its queue's core, live until all items that it counted in are told to it, which happens after this
-            // one has returned.
+            // SAFETY: a pool link, and its queue's core, live until all items that it counted in are counted as finished, which
+            // happens after this one has returned.
             Record { core: unsafe { core.0.as_ref() }, queued, begun: P::now() }
         });
         let _entered = span.as_ref().map(Span::enter);
@@ -88,7 +87,7 @@ impl<P: Platform, F: ItemBody> ItemBody for Observed<P, F> {
     }
 }
 
-/// Records when it goes, so also of an item that panics.
+/// Records on drop, so that items that panic are also recorded.
 struct Record<'core, P: Platform> {
     core: &'core QueueCore<P>,
     queued: Time,
@@ -103,15 +102,15 @@ impl<P: Platform> Drop for Record<'_, P> {
     }
 }
 
-/// An item on a platform that [watches items](Platform::WATCHES_ITEMS): it is told when the item is about to
-/// begin, and when it is over.
+/// An item on a platform that [watches items](Platform::WATCHES_ITEMS): the platform is notified when the item is about to
+/// begin, and when it has finished.
 pub(crate) struct WatchedItem<P, F> {
     work: F,
     _platform: PhantomData<fn() -> P>,
 }
 
 impl<P: Platform, F: ItemBody> WatchedItem<P, F> {
-    /// Of an item that was counted in just now.
+    /// Wraps an item that was just counted in.
     pub(crate) fn new(work: F) -> Self {
         P::item_is_queued();
         Self { work, _platform: PhantomData }
@@ -136,7 +135,7 @@ impl<P: Platform, F: ItemBody> ItemBody for WatchedItem<P, F> {
     }
 }
 
-/// Tells when it goes, so also of an item that panics.
+/// Notifies the platform on drop, so that items that panic are also reported.
 struct WatchedRun<P: Platform>(PhantomData<P>);
 
 impl<P: Platform> Drop for WatchedRun<P> {

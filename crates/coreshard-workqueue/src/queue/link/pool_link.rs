@@ -1,17 +1,17 @@
-//! A pool link: where one queue meets one pool. It counts the queue's items in that pool.
+//! A pool link: the connection between one queue and one pool. It counts the queue's items in that pool.
 //!
 //! | word | bits 0–62 | bit 63 | written by |
 //! |---|---|---|---|
-//! | `queued` | items that came in, and refusals | `CLOSED`: further items are refused; see below | producers of the pod |
-//! | `done`, in its `LinkHead` | items that are over, and refusals | `WATCHED`: somebody waits for it to change | workers of the pod |
+//! | `queued` | items that came in, and rejections | `CLOSED`: further items are rejected; see below | producers of the pod |
+//! | `done`, in its `LinkHead` | items that have finished, and rejections | `WATCHED`: a thread waits for it to change | workers of the pod |
 //!
-//! A producer counts first and then looks at the bit that the same instruction brought back: so
-//! either whoever closes the pool link sees its count and waits for it, or it sees the bit and takes
-//! its count back. A worker counts, and may look at nothing of the pool link after that: the last
-//! count lets the queue be freed. That is why the bit is in the same word.
+//! A producer counts first, and then checks the bit that the same instruction returned. So either the thread that closes the
+//! pool link sees the producer's count and waits for it, or the producer sees the bit and takes its count back. After a worker
+//! has counted, it must not access the pool link, since the last count allows the queue to be freed. That is why the bit is in
+//! the same word.
 //!
-//! The link of a queue with a capacity is always `CLOSED`, so that a producer whose queue has none looks
-//! at nothing more. Bit 62 of its `queued`, `GATED`, says that it takes those that have a permit.
+//! The link of a queue with a capacity is always `CLOSED`, so that producers of other queues have nothing more to check. Bit 62
+//! of its `queued`, `GATED`, says that it accepts items that have a permit.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -34,30 +34,31 @@ use crate::pool::{self, Inside, LinkHead, LinkTag, Pool, QueueSide};
 
 pub(crate) const CLOSED: u64 = 1 << 63;
 pub(crate) const GATED: u64 = 1 << 62;
-/// What is counted.
+/// The bits that count items.
 pub(crate) const COUNT: u64 = GATED - 1;
 
-/// Beyond all counters: one comparison tells both that there is none and that one is there.
+/// Larger than the number of counters, so that one bounds comparison also detects that there is no counter.
 const NO_INJECTOR_COUNTER: usize = usize::MAX;
 
 #[repr(C)]
 pub(crate) struct PoolLink<P: Platform> {
-    /// What the pool knows of it. First: its address is the pool link's.
+    /// The pool's view of the link. First, so that its address is the pool link's.
     head: LinkHead<P>,
     own_queued: Padded<P::AtomicU64>,
-    /// What stands for this pool link in the slots of the pool's intake.
+    /// Stands for this pool link in the slots of the pool's intake.
     tag: LinkTag,
-    /// Items go to the pool as they are: the queue has no limit, and looks at none of them.
+    /// True if items go to the pool unchanged: the queue has no limit, and neither bounds nor measures them.
     is_direct: bool,
-    /// As `is_direct`, but for items that are drawn to be measured.
+    /// As `is_direct`, except for items that are sampled for measurement.
     is_direct_unless_drawn: bool,
-    /// Where `queued` is counted: on the lines of the injectors' tails, if there was room, else here.
+    /// The index of the word that counts `queued`: on the cache lines of the injectors' tails if there was room, otherwise
+    /// here.
     injector_counter: usize,
-    /// Items that were counted in twice, see [`Self::count_relayed`].
+    /// Items that were counted in twice; see [`Self::count_relayed`].
     relayed: P::AtomicU64,
     pub(crate) pool: Arc<Pool<P>>,
     pub(crate) core: Arc<QueueCore<P>>,
-    /// Where its items wait for their turn, if the queue has a limit.
+    /// Makes items wait for their turn, if the queue has a limit.
     limiter: Option<Arc<Limiter<P>>>,
 }
 fields!(PoolLink<P: Platform> {
@@ -65,10 +66,10 @@ fields!(PoolLink<P: Platform> {
     core, limiter,
 });
 
-/// Proof that an item was counted in: it must be sent, or the queue waits for it for ever.
+/// Proof that an item was counted in: it must be sent, or the queue waits for it forever.
 ///
-/// The item may be over, and its queue changed, while this thread is still inside the pool that it sends
-/// the item to. So the pool link and its pool are read within a section, which ends when the sending does.
+/// The item may finish, and its queue may change, while this thread is still inside the pool that it sends the item to. So the
+/// pool link and its pool are accessed within an epoch section, which ends when the sending does.
 #[must_use]
 pub(crate) struct SubmitPermit<'queue, P: Platform> {
     link: NonNull<PoolLink<P>>,
@@ -78,10 +79,10 @@ pub(crate) struct SubmitPermit<'queue, P: Platform> {
 }
 
 impl<P: Platform> SubmitPermit<'_, P> {
-    /// For an item that was counted in.
+    /// Creates the permit of an item that was counted in.
     ///
     /// # Safety
-    /// The pool link is there for as long as `reading` goes on.
+    /// The pool link lives for as long as `reading` is held.
     #[allow(unsafe_code)]
     #[inline(always)]
     pub(crate) unsafe fn new(
@@ -99,14 +100,14 @@ impl<P: Platform> SubmitPermit<'_, P> {
         unsafe { self.link.as_ref() }
     }
 
-    /// Sends a closure that nobody waits for.
+    /// Sends a closure without a waiter.
     #[inline]
     #[track_caller]
     pub(crate) fn send<F: FnOnce() + Send + 'static>(self, work: F) {
         self.send_as(Label::item::<F>, Plain(work));
     }
 
-    /// Sends `work` if it was counted in; else gives it back with the reason.
+    /// Sends `work` if it was counted in; otherwise returns it with the reason.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn send_entered<F: FnOnce() + Send + 'static>(
@@ -122,7 +123,7 @@ impl<P: Platform> SubmitPermit<'_, P> {
         }
     }
 
-    /// Sends an item; `label` is asked only where the queue wants to know.
+    /// Sends an item; `label` is called only if the queue records it.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn send_as<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
@@ -133,13 +134,13 @@ impl<P: Platform> SubmitPermit<'_, P> {
         }
     }
 
-    /// True if an item goes to the pool as it is.
+    /// Returns true if an item goes to the pool unchanged.
     #[inline(always)]
     pub(crate) fn is_direct(&self) -> bool {
         !P::WATCHES_ITEMS && self.link().is_direct
     }
 
-    /// Sends an item that goes to the pool as it is, which the caller has looked at.
+    /// Sends an item that goes to the pool unchanged, as the caller has checked.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(crate) fn send_directly<F: ItemBody>(self, work: F) {
@@ -155,9 +156,9 @@ impl<P: Platform> SubmitPermit<'_, P> {
     #[track_caller]
     #[allow(unsafe_code)]
     fn send_to_pool<F: ItemBody>(self, label: impl FnOnce() -> Label, work: F) {
-        // In pieces, so that it stays in registers.
+        // As separate values, so that they stay in registers.
         let Self { link, injector, _reading: reading, .. } = self;
-        // SAFETY: by `Self::new` and `Self::resume`, while `reading` goes on: to the end of this function.
+        // SAFETY: by `Self::new` and `Self::resume`, while `reading` is held: to the end of this function.
         let link = unsafe { link.as_ref() };
         if link.is_direct {
             link.pool.push(injector, Item::new(work), link.tag);
@@ -167,7 +168,7 @@ impl<P: Platform> SubmitPermit<'_, P> {
         drop(reading);
     }
 
-    /// The span of a future of type `F` on this queue.
+    /// Returns the span of a future of type `F` on this queue.
     #[track_caller]
     pub(crate) fn task_span<F>(&self) -> TaskSpan {
         let core = &self.link().core;
@@ -178,53 +179,53 @@ impl<P: Platform> SubmitPermit<'_, P> {
         }
     }
 
-    /// True if the pool was not stopped.
+    /// Returns true if the pool was not stopped.
     #[cfg(all(test, loom))]
     pub(crate) fn has_workers(&self) -> bool {
         self.link().pool.is_running()
     }
 
-    /// Keeps the pool that the item is sent to, for a caller that does not hold the queue: it may be gone
-    /// before the sending is over.
+    /// Keeps the pool that the item is sent to alive, for a caller that does not hold the queue: otherwise the pool may be
+    /// freed before the sending has ended.
     pub(crate) fn pool(&self) -> Arc<Pool<P>> {
         Arc::clone(&self.link().pool)
     }
 
-    /// Gives the place up: nothing comes. The caller has a hold on the queue.
+    /// Gives the place up, since no item will be sent. The caller holds the queue.
     #[allow(unsafe_code)]
     pub(crate) fn abandon(self) {
         if let Some(capacity) = &self.link().core.capacity {
             capacity.give_back();
         }
-        // SAFETY: the pool link is here until the end of this section.
+        // SAFETY: the pool link lives until the end of this section.
         if unsafe { PoolLink::finish(self.link, 1) } {
             self.link().pool.event.notify();
         }
     }
 
-    /// True if the item may have to wait for others of the queue before it is sent to the pool.
+    /// Returns true if the item may have to wait for others of the queue before it is sent to the pool.
     pub(crate) fn waits_for_turn(&self) -> bool {
         self.link().takes_turns()
     }
 
-    /// Where it was counted in: the pool link, and the injector.
+    /// Returns the place that was counted in: the pool link and the injector.
     pub(crate) fn place(&self) -> (&PoolLink<P>, usize) {
         (self.link(), self.injector)
     }
 
-    /// The place that was counted in, to be sent to later; see [`Self::resume`].
+    /// Keeps the place for a later sending; see [`Self::resume`].
     pub(crate) fn keep(self) -> (NonNull<PoolLink<P>>, usize) {
         (self.link, self.injector)
     }
 
-    /// A place that was kept.
+    /// Resumes a place that was kept.
     ///
     /// # Safety
     /// It comes from [`Self::keep`], and each is resumed once.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn resume(link: NonNull<PoolLink<P>>, injector: usize) -> Self {
-        // SAFETY: the pool link lives until the item that it counted in is over, which it is not before it is
-        // sent. So it is not taken away before this section has begun.
+        // SAFETY: the pool link lives until the item that it counted in has finished, which cannot happen before the item is
+        // sent. So the link is not removed before this section has begun.
         unsafe { Self::new(link, injector, Reading::begin()) }
     }
 
@@ -233,15 +234,15 @@ impl<P: Platform> SubmitPermit<'_, P> {
         self.link().queue_id()
     }
 
-    /// Names the limiter that the item must pass; 0 for none.
+    /// Identifies the limiter that the item must pass; 0 for none.
     pub(crate) fn limiter_id(&self) -> u64 {
         self.link().limiter_id()
     }
 }
 
 impl<P: Platform> PoolLink<P> {
-    /// A pool link for a queue; `None` where the pool serves as many queues as it can. It takes items
-    /// once [`Self::settle`] was called at the place where it stays.
+    /// Creates a pool link for a queue; `None` if the pool serves as many queues as it can. The link accepts items once
+    /// [`Self::settle`] was called at its final address.
     pub(crate) fn new(
         pool: Arc<Pool<P>>,
         core: Arc<QueueCore<P>>,
@@ -276,13 +277,13 @@ impl<P: Platform> PoolLink<P> {
         if self.is_direct_unless_drawn && !drawn {
             return self.pool.push_indirectly(injector, Item::new(work), self.tag);
         }
-        // SAFETY: the item keeps the pool link, and so the queue's core, until it is over.
+        // SAFETY: the item keeps the pool link, and so the queue's core, alive until it has finished.
         let permit = self.core.capacity.as_ref().map(|capacity| unsafe { Permit::of(capacity) });
         let item = pack(&self.core, drawn, label, permit, work);
         match &self.limiter {
             None => self.pool.push_indirectly(injector, item, self.tag),
             Some(limiter) => {
-                // From the whole link's address, not its head's: `SEND` reaches what lies behind it.
+                // From the whole link's address, not its head's: `SEND` accesses the fields behind the head.
                 if let Some(item) = limiter.push(item, NonNull::from(self).cast()) {
                     self.send(item);
                 }
@@ -290,18 +291,17 @@ impl<P: Platform> PoolLink<P> {
         }
     }
 
-    /// True if the item that was counted in last at this injector is to be measured.
+    /// Returns true if the item that was counted in last at this injector is to be measured.
     #[inline(never)]
     pub(crate) fn draws(&self, injector: usize) -> bool {
         self.core.insight.times.as_ref().is_some_and(|times| {
-            // The caller has just counted its item there; whoever else did since makes the draw
-            // no worse.
+            // The caller has just counted its item there; counts that others have added since do not bias the sampling.
             let count = self.queued_word(injector).load(Relaxed) & COUNT;
             times.sampling.draws(count.saturating_sub(1))
         })
     }
 
-    /// Tells the pool where the pool link is. It does not move from here on.
+    /// Registers the link's address with the pool. The link does not move from here on.
     pub(crate) fn settle(&self) {
         P::describe(&raw const *self);
         P::describe(&raw const self.head);
@@ -313,15 +313,15 @@ impl<P: Platform> PoolLink<P> {
     /// Sends an item that waited for its turn.
     #[inline(never)]
     fn send(&self, item: Item) {
-        // Whoever sends it may be of another pod, one with more injectors.
+        // The sending thread may belong to another pod, with more injectors.
         let injector = self.pool.place.injector_here::<P>() % self.pool.injectors();
         self.pool.push_indirectly(injector, item, self.tag);
     }
 
-    /// As [`Self::send`], for a limiter that has the link's head.
+    /// Sends an item like [`Self::send`], for a limiter that has the link's head.
     #[allow(unsafe_code)]
     pub(crate) const SEND: SendItem<P> = |link, item| {
-        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted.
+        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted as finished.
         unsafe { link.cast::<Self>().as_ref() }.send(item);
     };
 
@@ -330,14 +330,14 @@ impl<P: Platform> PoolLink<P> {
         self.pool.counter(injector, self.injector_counter).unwrap_or(&self.own_queued)
     }
 
-    /// The words that `queued` is counted in.
+    /// Returns the words that count `queued`.
     fn queued_words(&self) -> impl Iterator<Item = &P::AtomicU64> {
         let injectors =
             if self.injector_counter == NO_INJECTOR_COUNTER { 1 } else { self.pool.injectors() };
         (0..injectors).map(|injector| self.queued_word(injector))
     }
 
-    /// A pool link of no queue, for models of the pool.
+    /// Creates a pool link of no queue, for models of the pool.
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pool: Arc<Pool<P>>) -> Box<Self> {
         let core = QueueCore::of_no_queue();
@@ -346,37 +346,37 @@ impl<P: Platform> PoolLink<P> {
         link
     }
 
-    /// A name for the limiter that its items pass; 0 where they pass none.
+    /// Identifies the limiter that the link's items pass; 0 if they pass none.
     pub(crate) fn limiter_id(&self) -> u64 {
         self.limiter.as_ref().map_or(0, |limiter| Arc::as_ptr(limiter).addr() as u64)
     }
 
-    /// True if the limiter that this names lets one item go at a time, and an item of this pool link
-    /// has that turn.
+    /// Returns true if the identified limiter lets one item go at a time, and an item of this pool link has that turn.
     pub(crate) fn has_only_turn_of(&self, limiter_id: u64) -> bool {
         self.limiter_id() == limiter_id && self.has_only_turn()
     }
 
-    /// True if items go to the pool as they are.
+    /// Returns true if items go to the pool unchanged.
     pub(crate) fn is_direct(&self) -> bool {
         self.is_direct
     }
 
-    /// True if its items may have to wait for others of the queue.
+    /// Returns true if its items may have to wait for others of the queue.
     pub(crate) fn takes_turns(&self) -> bool {
         self.limiter.is_some()
     }
 
-    /// True if its limiter does more than to freeze an unlimited queue.
+    /// Returns true if its limiter does more than freeze an unlimited queue.
     pub(crate) fn is_limited(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| !limiter.only_freezes())
     }
 
-    /// The gate for an item that its waiter is to run in place of a worker: takes it by `claim`, which says whether it had not
-    /// begun, unless the queue is frozen or was shut down at once. A part of what has begun passes in the latter case.
+    /// The gate for an item that its waiter is to run in place of a worker. Claims it by `claim`, which returns whether the
+    /// item had not begun, unless the queue is frozen or was shut down at once. A part of work that has begun passes in the
+    /// latter case.
     ///
-    /// If the link has a limiter, its lock serializes a freeze and this call, so none of these items begins after the freeze has
-    /// returned. Without one, the item was in its pool before any freeze, and goes on.
+    /// If the link has a limiter, its lock serializes a freeze and this call, so none of these items begins after the freeze
+    /// has returned. Without a limiter, the item was in its pool before any freeze, and may begin.
     pub(crate) fn begin_beside_pool(
         &self,
         is_part: bool,
@@ -392,23 +392,23 @@ impl<P: Platform> PoolLink<P> {
         }
     }
 
-    /// True if its limiter lets one item go at a time.
+    /// Returns true if its limiter lets one item go at a time.
     pub(crate) fn has_only_turn(&self) -> bool {
         self.limiter.as_ref().is_some_and(|limiter| limiter.most() == 1)
     }
 
-    /// A name for the queue while it lives.
+    /// Returns an identifier that is unique while the queue lives.
     pub(crate) fn queue_id(&self) -> u64 {
         self.core.queue_id()
     }
 
-    /// Items that came in, and that are over.
+    /// Returns the items that came in, and those that have finished.
     #[cfg(all(test, loom))]
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.queued(), self.done())
     }
 
-    /// Brings work in by an injector of the pool; gives it back if the pool link is closed.
+    /// Queues work through an injector of the pool; returns it if the pool link is closed.
     #[cfg(all(test, loom))]
     #[allow(unsafe_code)]
     pub(crate) fn queue<F: FnOnce() + Send + 'static>(
@@ -421,26 +421,26 @@ impl<P: Platform> PoolLink<P> {
             self.take_count_back(injector);
             return Err(work);
         }
-        // SAFETY: the model keeps the pool link.
+        // SAFETY: the model keeps the pool link alive.
         unsafe { SubmitPermit::new(NonNull::from(self), injector, reading) }.send(work);
         Ok(())
     }
 
-    /// Counts an item in. What comes back says by [`CLOSED`] that the pool link takes none: then the caller
-    /// takes the count back, unless it is [`GATED`] and the item has a permit.
+    /// Counts an item in. If the returned word has [`CLOSED`] set, the pool link rejects the item: the caller then takes the
+    /// count back, unless the word is [`GATED`] and the item has a permit.
     #[inline]
     pub(crate) fn count_in(&self, injector: usize) -> u64 {
         self.queued_word(injector).fetch_add(1, AcqRel)
     }
 
-    /// Counts an item in once more: its place in the intake is gone before it is over, see
-    /// [`super::claimable`]. The caller holds that place, so the pool link is there, closed or not.
+    /// Counts an item in once more, because its place leaves the intake before it has finished; see [`super::claimable`]. The
+    /// caller holds that place, so the pool link is alive, closed or not.
     pub(crate) fn count_relayed(&self, injector: usize) {
         self.relayed.fetch_add(1, AcqRel);
         self.queued_word(injector).fetch_add(1, AcqRel);
     }
 
-    /// Takes that back, before the place is told.
+    /// Takes that count back, before the place is counted as finished.
     pub(crate) fn take_relayed_back(&self, injector: usize) {
         self.queued_word(injector).fetch_sub(1, AcqRel);
         self.relayed.fetch_sub(1, AcqRel);
@@ -450,10 +450,10 @@ impl<P: Platform> PoolLink<P> {
     #[allow(unsafe_code)]
     pub(crate) fn take_count_back(&self, injector: usize) {
         self.queued_word(injector).fetch_sub(1, AcqRel);
-        // An exchange, though nothing is added: either whoever waits for the pool link to be empty has
-        // set its flag before, and is told to look again; or sets it after, and sees the count
-        // that was taken back. The pool link is still here, since it was found in a section that goes on.
-        // SAFETY: as just said.
+        // A read-modify-write, though nothing is added. Either the thread that waits for the pool link to be empty has set its
+        // flag before, and is notified to check again; or it sets the flag later, and sees that the count was taken back. The
+        // pool link is still alive, since it was found in a section that is still open.
+        // SAFETY: as just explained.
         if unsafe { Self::finish(NonNull::from(self), 0) } {
             self.pool.event.notify();
         }
@@ -470,10 +470,10 @@ impl<P: Platform> PoolLink<P> {
         unsafe { LinkHead::finish(link.cast::<LinkHead<P>>(), items) }
     }
 
-    /// What pools tell.
+    /// The callbacks of pools.
     #[allow(unsafe_code)]
     const QUEUE_SIDE: QueueSide<P> = QueueSide {
-        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted.
+        // SAFETY: a link's head is the start of a pool link, which lives while its items are not counted as finished.
         on_panic: |link, thrown| unsafe { link.cast::<Self>().as_ref() }.on_panic(thrown),
         // SAFETY: as above.
         item_is_over: |link| unsafe { link.cast::<Self>().as_ref() }.item_is_over(),
@@ -487,7 +487,7 @@ impl<P: Platform> PoolLink<P> {
         },
     };
 
-    /// An item was set aside, on a worker.
+    /// Takes an item that a worker has set aside.
     fn hand_back(&self, returned: Returned) {
         let late = self.core.backlog.lock().put(returned);
         if let Some(Err(thrown)) = late.map(Returned::discard) {
@@ -495,14 +495,14 @@ impl<P: Platform> PoolLink<P> {
         }
     }
 
-    /// After each item, before it is counted: lets one that waits for its turn go on.
+    /// Called after each item, before it is counted: lets an item that waits for its turn go on.
     fn item_is_over(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.one_is_over();
         }
     }
 
-    /// A panic that no handle will tell of.
+    /// Reports a panic that no handle will report.
     #[cold]
     pub(crate) fn on_panic(&self, thrown: impl Into<Thrown>) {
         self.core.on_panic(thrown.into());
@@ -550,7 +550,7 @@ impl<P: Platform> PoolLink<P> {
         self.head.done()
     }
 
-    /// Items that both counts have once more than there are, or will have.
+    /// Returns how many items both counts include, or will include, once more than there are.
     pub(crate) fn relayed(&self) -> u64 {
         self.relayed.load(Acquire)
     }
@@ -566,19 +566,19 @@ impl<P: Platform> Drop for PoolLink<P> {
     }
 }
 
-/// Whether this thread is inside an item whose pool link satisfies `of`.
+/// Returns whether this thread is inside an item whose pool link satisfies `of`.
 #[allow(unsafe_code)]
 pub(crate) fn inside<P: Platform>(mut of: impl FnMut(&PoolLink<P>) -> bool) -> Inside {
-    // SAFETY: links are the start of links, and are there while they are looked at.
+    // SAFETY: links are the start of pool links, and live while they are examined.
     pool::inside::<P>(|link| of(unsafe { link.cast::<PoolLink<P>>().as_ref() }))
 }
 
-/// True if this thread is inside an item whose pool link satisfies `of`.
+/// Returns true if this thread is inside an item whose pool link satisfies `of`.
 pub(crate) fn runs_item_of<P: Platform>(of: impl FnMut(&PoolLink<P>) -> bool) -> bool {
     inside::<P>(of) != Inside::No
 }
 
-/// What all links of the queue share whose item this thread is inside of.
+/// Returns the state shared by all links of the queue whose item this thread is inside of.
 pub(crate) fn core_here<P: Platform>() -> Option<Arc<QueueCore<P>>> {
     let mut core = None;
     inside::<P>(|link| {
@@ -588,7 +588,7 @@ pub(crate) fn core_here<P: Platform>() -> Option<Arc<QueueCore<P>>> {
     core
 }
 
-/// True if this thread is inside an item of this queue that has one of its turns.
+/// Returns true if this thread is inside an item of this queue that has one of its turns.
 pub(crate) fn holds_turn_of<P: Platform>(queue: u64) -> bool {
     runs_item_of::<P>(|link| link.queue_id() == queue && link.is_limited())
 }

@@ -1,4 +1,4 @@
-//! What all pool links of a queue share.
+//! State shared by all pool links of a queue.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,36 +15,36 @@ use crate::insight::diagnostic::say;
 use crate::queue::machine::{Machine, Queue};
 use crate::timers::Timers;
 
-/// What all links of a queue share, and only read.
+/// State shared by all links of a queue, which they only read.
 pub(crate) struct QueueCore<P: Platform> {
     pub(crate) name: String,
     pub(crate) panic_handler: Option<PanicHandler>,
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) is_ordered: bool,
-    /// What an item forks stays on its worker.
+    /// True if jobs that an item forks stay on its worker.
     pub(crate) is_serial: bool,
-    /// Items of the queue need a permit, until they begin.
+    /// The permits that the queue's items need until they begin.
     pub(crate) capacity: Option<Arc<Capacity<P>>>,
     pub(crate) timers: Arc<Timers<P>>,
     pub(crate) insight: Insight<P>,
-    /// What was set aside and not handed back yet; see `../backlog.rs`.
+    /// Items that were set aside and not yet returned; see `../backlog.rs`.
     pub(crate) backlog: Lock<P, SetAside>,
-    /// The queue, for an item that closes it; set once it has its place.
+    /// The queue, for an item that closes it; set once the queue has its final address.
     pub(crate) queue: OnceLock<Weak<dyn Queue>>,
-    /// What the queue's handles share; set with the first of them.
+    /// State shared by the queue's handles; set with the first of them.
     pub(crate) handle: OnceLock<Weak<dyn Any + Send + Sync>>,
-    /// The runtime's.
+    /// The runtime's machine.
     pub(crate) machine: Weak<Machine<P>>,
 }
 
 impl<P: Platform> QueueCore<P> {
-    /// That of no queue, for models.
+    /// The core of no queue, for models.
     #[cfg(all(test, loom))]
     pub(crate) fn of_no_queue() -> Arc<Self> {
         Self::of_no_queue_with(None)
     }
 
-    /// The same, with so much room.
+    /// The core of no queue, with a capacity.
     #[cfg(all(test, loom))]
     pub(crate) fn of_no_queue_with(capacity: Option<Arc<Capacity<P>>>) -> Arc<Self> {
         Arc::new(Self {
@@ -63,12 +63,12 @@ impl<P: Platform> QueueCore<P> {
         })
     }
 
-    /// A name for the queue while it lives.
+    /// Returns an identifier that is unique while the queue lives.
     pub(crate) fn queue_id(self: &Arc<Self>) -> u64 {
         Arc::as_ptr(self).addr() as u64
     }
 
-    /// A panic that no handle will tell of. The caller holds no lock.
+    /// Reports a panic that no handle will report. The caller holds no lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_panic(&self, thrown: Thrown) {
@@ -83,11 +83,11 @@ impl<P: Platform> QueueCore<P> {
             say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
             return;
         };
-        // A handler that panics must not end the worker; its panic was printed.
+        // A panic of the handler must not end the worker; it was printed already.
         drop(handler.call(|handler| handler(thrown.into_payload())));
     }
 
-    /// Drops what was set aside, and never collected.
+    /// Drops the items that were set aside and never collected.
     pub(crate) fn discard_backlog(&self) {
         let left = std::mem::take(&mut self.backlog.lock().items);
         left.into_iter()
@@ -96,17 +96,17 @@ impl<P: Platform> QueueCore<P> {
     }
 }
 
-/// Where the items of a queue lie that was shut down at once; see `../backlog.rs`.
+/// The items of a queue that was shut down at once; see `../backlog.rs`.
 #[derive(Default)]
 pub(crate) struct SetAside {
     pub(crate) items: Vec<Returned>,
-    /// Callers who wait for more.
+    /// Callers that wait for more.
     pub(crate) collectors: usize,
 }
 
 impl SetAside {
-    /// Keeps it. Gives it back, to be discarded, where its handle tells what became of it and nobody is there to be
-    /// handed it: who joins it may hold the queue, and so nothing else would end that wait.
+    /// Keeps an item. Returns it, to be discarded, if its handle reports its fate and no caller collects items: a thread that
+    /// joins it may hold the queue, and then nothing else would end that wait.
     pub(crate) fn put(&mut self, returned: Returned) -> Option<Returned> {
         if self.collectors == 0 && returned.has_handle() {
             return Some(returned);
@@ -115,7 +115,7 @@ impl SetAside {
         None
     }
 
-    /// All that is there, for a caller who waits no more.
+    /// Takes all items, for a caller that waits no longer.
     pub(crate) fn collect(&mut self) -> Vec<Returned> {
         self.collectors -= 1;
         std::mem::take(&mut self.items)

@@ -1,22 +1,21 @@
-//! An item that whoever waits for it may run instead of a worker.
+//! An item that its waiter may run in place of a worker.
 //!
-//! What lies in the intake is a pointer to a shared cell that holds the closure. A worker that comes to
-//! it *claims* the closure and runs it; a waiter that comes first claims it, and runs it on its own
-//! thread. So a wait inside an item needs no other worker, where that item has not begun: any number of
-//! items may wait for one another without as many threads.
+//! The intake holds a pointer to a shared cell with the closure. A worker that reaches it *claims* the closure and runs it. A
+//! waiter that comes first claims it, and runs it on its own thread. So a wait inside an item needs no other worker if the
+//! awaited item has not begun: any number of items may wait for one another without as many threads.
 //!
-//! The state, and who moves it on:
+//! The states and their transitions:
 //!
-//! | state | meaning | moved on by |
+//! | state | meaning | next |
 //! |---|---|---|
-//! | `QUEUED` | nobody has begun | a worker to `WORKER`, the waiter to `WAITER`, who cancels it to `OVER` |
-//! | `WORKER` | a worker has it, or has had it | – |
-//! | `WAITER` | the waiter runs it; its place in the queue is still there | the waiter to `OVER`, a worker to `RELAYED` |
-//! | `OVER` | the waiter has run it, or it was cancelled; its place is still there | – (a worker counts it as over when it comes by) |
-//! | `RELAYED` | the waiter runs it; its place is gone, and one more is counted in for it | – (the waiter counts that as over) |
+//! | `QUEUED` | not begun | a worker sets `WORKER`, the waiter sets `WAITER`, or `OVER` if it cancels |
+//! | `WORKER` | claimed by a worker | – |
+//! | `WAITER` | the waiter runs it; its place is still in the queue | the waiter sets `OVER`, a worker sets `RELAYED` |
+//! | `OVER` | the waiter has run or cancelled it; its place is still in the queue | – (a worker counts it as finished when it reaches the place) |
+//! | `RELAYED` | the waiter runs it; its place has left the queue, and one more item is counted in for it | – (the waiter counts that one as finished) |
 //!
-//! So the pool link counts the item as in flight until both have happened: the item is over, and its place in
-//! the intake is gone. Whoever comes second counts it, and the pool link lives until then.
+//! So the pool link counts the item as in flight until both have happened: the item has finished, and its place has left the
+//! intake. The second of the two threads counts it, and the pool link lives until then.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -36,39 +35,39 @@ const WAITER: u32 = 2;
 const OVER: u32 = 3;
 const RELAYED: u32 = 4;
 
-/// How long a waiter whose stack is used up leaves an item that nobody has begun to others, before it
-/// looks whether there are any that go on.
+/// How long a waiter whose stack is used up leaves an item that has not begun to other workers, before it checks whether any of
+/// them can still make progress.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Who has an item, and where it was queued.
+/// The claim state of an item, and where it was queued.
 ///
-/// Its words name things by their addresses, which may be gone once the item is over: they are compared
-/// with those of what is here for certain (this worker's pool, the items that this thread is inside
-/// of), and are what they say if the item is found not to have begun after that.
+/// Its words identify things by their addresses, which may be stale once the item has finished. They are only compared with the
+/// addresses of things known to be alive (this worker's pool, the items that this thread is inside of). The comparison is valid
+/// if the item is found afterwards not to have begun.
 pub(crate) struct Claimable<P: Platform> {
     state: P::AtomicU32,
     /// Beside the flags, so that an item is no larger.
     injector: u16,
-    /// Counted the item in; good while the item is not over.
+    /// The link that counted the item in; valid until the item has finished.
     link: NonNull<PoolLink<P>>,
     /// See [`PoolLink::queue_id`].
     queue: u64,
     needs: Needs,
-    /// Its waiter is inside a scope, an install or a loop, which has begun: a queue that is shut down at once runs it.
+    /// Its waiter is inside a scope, an install or a loop that has begun: a queue that is shut down at once still runs it.
     is_part: bool,
 }
 
-/// What an item needs to begin.
+/// The requirements for an item to begin.
 #[derive(Clone, Copy)]
 struct Needs {
-    /// Whose workers may run it, see [`CurrentWorker::crew`].
+    /// The workers that may run it; see [`CurrentWorker::crew`].
     crew: usize,
     /// See [`CurrentWorker::set`].
     set: usize,
-    /// Whether it waits for a turn before it goes to its pool, since there are not turns for all; and if so, whether
-    /// nothing of its queue may go before what came before it.
+    /// Set if the item waits for a turn before it goes to its pool. The value says whether the queue's items must then go in
+    /// order.
     takes_turns: Option<bool>,
-    /// Which gives that turn, see [`PoolLink::limiter_id`].
+    /// The limiter that gives the turn; see [`PoolLink::limiter_id`].
     limiter: u64,
 }
 
@@ -83,12 +82,12 @@ impl Needs {
     }
 }
 
-// SAFETY: a pool link is shared between threads as it is; the rest is plain, or atomic.
+// SAFETY: a pool link is shared between threads as it is; the other fields are plain values, or atomic.
 unsafe impl<P: Platform> Send for Claimable<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for Claimable<P> {}
 
-/// A worker that is to wait for items of a queue, as it is until then.
+/// The state of a worker that is about to wait for items of a queue, valid during the wait.
 pub(crate) struct Waiter {
     queue: u64,
     /// See [`CurrentWorker::crew`].
@@ -97,14 +96,14 @@ pub(crate) struct Waiter {
     set: usize,
     /// Whether it is inside an item of that queue.
     pub(crate) place: Inside,
-    /// That item has a turn, and there is no other one.
+    /// The turn that this item has, and whether it is the only one.
     turn: Turn,
-    /// Which gave it, see [`PoolLink::limiter_id`].
+    /// The limiter that gave it; see [`PoolLink::limiter_id`].
     limiter: u64,
-    /// Nobody else does anything of that item meanwhile.
+    /// No other thread works on that item meanwhile.
     is_alone: bool,
-    /// It is inside an item of that queue, which looks at none of its items: what it begins for the queue may
-    /// be a part of that.
+    /// It is inside an item of that queue, which does not measure or bound its items: work that it queues there may be part of
+    /// that item.
     may_spawn: bool,
     /// It is inside a reusable item whose next run is in that queue, and waits for this one to end.
     is_waited_for: bool,
@@ -119,7 +118,7 @@ enum Turn {
 }
 
 impl Waiter {
-    /// The worker on this thread, if there is one; it is to wait for items of the queue with this
+    /// Describes the worker on this thread, if there is one. It is about to wait for items of the queue with this
     /// [`PoolLink::queue_id`].
     pub(crate) fn here<P: Platform>(queue: u64) -> Option<Self> {
         let worker = CurrentWorker::<P>::here()?;
@@ -136,7 +135,7 @@ impl Waiter {
             is_waited_for: false,
         };
         if at.queue == queue {
-            // What that looks at nothing of is known: so it is quicker.
+            // Every other field is known here, so this path is faster.
             return Some(waiter);
         }
         waiter.may_spawn = false;
@@ -158,8 +157,8 @@ impl Waiter {
         Some(waiter)
     }
 
-    /// Where items can be spawned that are parts of an item of its queue: inside one, if nothing holds back what the
-    /// queue is given now.
+    /// Returns where items can be spawned as parts of an item of the queue: inside one, if nothing holds back new items of the
+    /// queue.
     pub(crate) fn spawn_place<P: Platform>(&self, shared: &Shared<P>) -> Option<SpawnPlace> {
         if !self.may_spawn {
             return None;
@@ -171,7 +170,7 @@ impl Waiter {
         (now.admission == Admission::Free && now.set.has(worker)).then_some(place)
     }
 
-    /// True if what it does is a part of an item of its queue, on one of that queue's workers.
+    /// Returns true if its work is part of an item of its queue, on one of that queue's workers.
     pub(crate) fn is_part_of_item<P: Platform>(&self, shared: &Shared<P>) -> bool {
         match self.place {
             Inside::Here => true,
@@ -182,19 +181,19 @@ impl Waiter {
         }
     }
 
-    /// How it may wait for an item that was counted in.
+    /// Returns how it may wait for an item that was counted in.
     pub(crate) fn wait_for<P: Platform>(&self, entry: &SubmitPermit<'_, P>) -> Wait {
         self.wait(Needs::of(entry.place().0))
     }
 
-    /// Who has a turn and does nothing but wait lends it to what it waits for, so there are never more
-    /// inside than may be. Where others do parts of the same item, what one of them waits for is a part, too:
-    /// all of them together have the one turn. But where that is the only one, the queue's items exclude one
-    /// another, and what two parts wait for would not.
+    /// A worker that has a turn and only waits lends the turn to the item it waits for, so the limit is never exceeded. If
+    /// other workers run parts of the same item, an item awaited by one of them is also a part: all of them together have the
+    /// one turn. But if that turn is the only one, the queue's items exclude one another, and items awaited by two parts would
+    /// not.
     ///
-    /// Where the queue has moved to other pools since the waiter's item began, the item may run with that
-    /// one, which is still where the queue was: items of the past and of the present could else wait for one
-    /// another until no worker is left on either side.
+    /// If the queue has moved to other pools since the waiter's item began, the item may still run with the waiter in the pool
+    /// that the queue used then. Otherwise items of the old and the new pools could wait for one another until neither side has
+    /// a worker left.
     fn wait(&self, needs: Needs) -> Wait {
         let Needs { crew, set, takes_turns, limiter } = needs;
         let has_moved = self.place == Inside::Here && set != self.set;
@@ -203,7 +202,7 @@ impl Waiter {
             None if runs_here => Wait::Help,
             None => Wait::Sleep,
             Some(true) if self.is_waited_for => Wait::Never,
-            // No turn is needed that this item has.
+            // It needs no turn that the waiter's item has.
             Some(_) if self.turn == Turn::None || self.limiter != limiter => Wait::Sleep,
             Some(false) if runs_here && (self.is_alone || self.turn == Turn::One) => Wait::Help,
             Some(is_ordered) if is_ordered || self.turn == Turn::Only => Wait::Never,
@@ -212,14 +211,14 @@ impl Waiter {
     }
 }
 
-/// How a worker may wait for an item that nobody has begun.
+/// How a worker may wait for an item that has not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// It may run the item itself.
     Help,
-    /// Others have to.
+    /// Another worker must run it.
     Sleep,
-    /// It could never end: the item is behind one that this worker is inside of.
+    /// The wait could never end: the item is behind one that this worker is inside of.
     Never,
 }
 
@@ -237,28 +236,28 @@ impl<P: Platform> Claimable<P> {
         }
     }
 
-    /// True if only another item's waiter can run it, while that one waits.
+    /// Returns true if only the waiter of another item can run it, while that waiter waits.
     pub(crate) fn needs_lent_turn(&self) -> bool {
         self.needs.takes_turns.is_some()
     }
 
-    /// True if nobody has it.
+    /// Returns true if it has not been claimed.
     pub(crate) fn is_queued(&self) -> bool {
         self.state.load(Relaxed) == QUEUED
     }
 
-    /// How this thread may wait for it.
+    /// Returns how this thread may wait for it.
     pub(crate) fn wait(&self) -> Wait {
         if !self.is_queued() {
             return Wait::Sleep;
         }
         let Some(waiter) = Waiter::here::<P>(self.queue) else { return Wait::Sleep };
         let wait = waiter.wait(self.needs);
-        // If it has not begun by now, the addresses have been right.
+        // If it has not begun by now, the addresses were valid.
         if self.is_queued() { wait } else { Wait::Sleep }
     }
 
-    /// The name of the queue. The caller is inside an item of it.
+    /// Returns the name of the queue. The caller is inside an item of it.
     pub(crate) fn queue_name(&self) -> String {
         let mut name = String::new();
         inside::<P>(|link| {
@@ -271,9 +270,9 @@ impl<P: Platform> Claimable<P> {
         name
     }
 
-    /// A worker has come to the item's place. True if it is to run it.
+    /// Called by a worker that has reached the item's place. Returns true if the worker is to run it.
     pub(crate) fn begin(&self) -> bool {
-        // Relaxed: what the item holds came with the item.
+        // Relaxed: the item's contents came with the item.
         let claimed = self.state.compare_exchange(QUEUED, WORKER, Relaxed, Acquire);
         if let Err(state) = claimed {
             self.pass(state);
@@ -281,31 +280,31 @@ impl<P: Platform> Claimable<P> {
         claimed.is_ok()
     }
 
-    /// A worker has come to the place of what the waiter runs, or has run.
+    /// Called by a worker that has reached the place of an item that its waiter runs or has run.
     #[cold]
     fn pass(&self, state: u32) {
         if state == OVER {
             return;
         }
-        // SAFETY: this place is not counted as over before the worker has returned.
+        // SAFETY: this place is not counted as finished before the worker has returned.
         let link = unsafe { self.link.as_ref() };
         link.count_relayed(usize::from(self.injector));
-        // Release: whoever counts it as over has seen it counted in. Acquire, where it is over: what
-        // the waiter did comes before what this worker counts.
+        // Release: the thread that counts it as finished has seen it counted in. Acquire, if it is `OVER`: the waiter's
+        // accesses happen before this worker counts.
         if self.state.compare_exchange(WAITER, RELAYED, AcqRel, Acquire).is_err() {
             link.take_relayed_back(usize::from(self.injector));
         }
     }
 
-    /// The waiter takes it, if its queue's gate lets it begin: then the caller calls [`Self::run`].
+    /// Claims the item for its waiter, if the queue's gate lets it begin; the caller then calls [`Self::run`].
     pub(crate) fn claim(&self) -> GateAnswer {
         let _reading = Reading::<P>::begin();
         if !self.is_queued() {
             return GateAnswer::Begun;
         }
-        // SAFETY: the link counts the item, which had not begun within this section, and so is there until its end.
+        // SAFETY: the link counts the item, which had not begun within this section, so it lives until the section's end.
         let link = unsafe { self.link.as_ref() };
-        // Relaxed: what the item holds came with the handle.
+        // Relaxed: the item's contents came with the handle.
         let claim = || self.state.compare_exchange(QUEUED, WAITER, Relaxed, Relaxed).is_ok();
         let claimed = link.begin_beside_pool(self.is_part, claim);
         if claimed == GateAnswer::Claimed {
@@ -314,10 +313,9 @@ impl<P: Platform> Claimable<P> {
         claimed
     }
 
-    /// Whoever has its handle takes it back, on whatever thread. True if nobody has begun it, nor will.
+    /// Cancels the item for the holder of its handle, on any thread. Returns true if it has not begun, and never will.
     pub(crate) fn cancel(&self) -> bool {
-        // Relaxed: what the item holds came with the handle, and a worker that finds it so touches nothing of
-        // that.
+        // Relaxed: the item's contents came with the handle, and a worker that finds it cancelled does not access them.
         let is_cancelled = self.state.compare_exchange(QUEUED, OVER, Relaxed, Relaxed).is_ok();
         if is_cancelled {
             P::item_is_taken();
@@ -325,7 +323,7 @@ impl<P: Platform> Claimable<P> {
         is_cancelled
     }
 
-    /// For a model that fails.
+    /// Incorrect on purpose, for a model that must fail.
     #[cfg(all(test, loom))]
     pub(crate) fn cancel_in_two_steps(&self) -> bool {
         let is_queued = self.is_queued();
@@ -335,7 +333,7 @@ impl<P: Platform> Claimable<P> {
         is_queued
     }
 
-    /// After [`Self::claim`], on a worker: runs `work`, as the item.
+    /// Runs `work` as the item, on a worker, after [`Self::claim`].
     pub(crate) fn run(&self, whole: *const (), work: impl FnOnce()) {
         let Some(worker) = CurrentWorker::<P>::here() else {
             unreachable!("a worker has claimed it")
@@ -343,7 +341,7 @@ impl<P: Platform> Claimable<P> {
         worker.begin_inside();
         let link = self.link;
         if let Err(thrown) = user::call(|| inside_item::<P, _>(link.cast(), whole, work)) {
-            // SAFETY: the pool link lives until the item is over and its place is gone.
+            // SAFETY: the pool link lives until the item has finished and its place has left the queue.
             unsafe { link.as_ref() }.on_panic(thrown);
         }
         if self.end() {
@@ -351,11 +349,11 @@ impl<P: Platform> Claimable<P> {
         }
     }
 
-    /// What the waiter runs is over. True if somebody waits to hear of it.
+    /// Records that the item run by its waiter has finished. Returns true if a thread must be notified.
     fn end(&self) -> bool {
-        // Release: whoever finds it over sees what it did. Acquire: the place that was counted in.
+        // Release: a thread that finds it `OVER` sees its effects. Acquire: the place that was counted in.
         self.state.swap(OVER, AcqRel) == RELAYED
-            // SAFETY: what was counted in for it keeps the pool link until here.
+            // SAFETY: the extra count taken for it keeps the pool link alive until here.
             && unsafe { PoolLink::finish(self.link, 1) }
     }
 

@@ -1,4 +1,4 @@
-//! From any thread to a worker and back.
+//! Runs a closure on a worker on behalf of any thread.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -13,13 +13,13 @@ use crate::insight::Label;
 use crate::pool::{Frame, Header, Job, execute, innermost, inside_forker, wait_for_workers};
 use crate::queue::link::SubmitPermit;
 
-/// Looks at a result that is not there before its waiter sleeps.
+/// How often a waiter polls a pending result before it sleeps.
 const LOOKS: u32 = 200;
 
 /// A job on its way to a worker.
 struct Sent<P: Platform>(NonNull<Header<P>>);
 
-// SAFETY: whoever made the job waits until it is done, and its closure and result are `Send`.
+// SAFETY: the creator of the job waits until it is done, and its closure and result are `Send`.
 unsafe impl<P: Platform> Send for Sent<P> {}
 
 impl<P: Platform> Sent<P> {
@@ -29,10 +29,10 @@ impl<P: Platform> Sent<P> {
     }
 }
 
-/// What the caller of `install` is inside of.
+/// The items that the caller of `install` is inside of.
 struct Caller<P: Platform>(*const Frame<P>);
 
-// SAFETY: the caller waits for the item, and leaves none of the frames before it is over.
+// SAFETY: the caller waits for the item, and leaves none of the frames before it has finished.
 unsafe impl<P: Platform> Send for Caller<P> {}
 
 impl<P: Platform> Caller<P> {
@@ -41,8 +41,8 @@ impl<P: Platform> Caller<P> {
     }
 }
 
-/// As [`install`], on a worker that may run the item itself, if no other has begun it. One allocation:
-/// the item's place is in the queue when this has returned, and must lead somewhere.
+/// Runs `work` like [`install`], on a worker that may run the item itself if no other worker has begun it. Makes one
+/// allocation: the item's place stays in the queue after this has returned, so it must point to valid memory.
 #[track_caller]
 pub(crate) fn install_helping<P, F, R>(entry: SubmitPermit<'_, P>, work: F) -> R
 where
@@ -55,7 +55,7 @@ where
     match submitted::wait_for(&*item, Wait::Help) {
         Some(Ok(value)) => value,
         Some(Err(thrown)) => thrown.resume(),
-        // Forked since: whoever has the item is in another process.
+        // The process was forked since: the item's worker is in the other process.
         None => Forked::throw(),
     }
 }
@@ -75,9 +75,9 @@ where
     let done = job.done();
     let seen = P::watch(LOOKS, || done.is_open());
     if !seen && !wait_for_workers(done) {
-        // Forked since: whoever has the job is in another process.
+        // The process was forked since: the job's worker is in the other process.
         Forked::throw();
     }
-    // SAFETY: executed, the latch was seen to be open, and this is the one reader.
+    // SAFETY: executed, the latch was seen to be open, and this is the only reader.
     unsafe { job.take_result() }.unwrap_or_else(|thrown: Thrown| thrown.resume())
 }

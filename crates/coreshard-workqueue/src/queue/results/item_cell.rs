@@ -5,10 +5,10 @@ use std::cell::UnsafeCell;
 
 use coreshard_platform::user::{self, Thrown};
 
-/// Holds the closure until the item is begun, and then the value that was left for somebody else.
+/// Holds the closure until the item begins, and then the value that was left for the waiter.
 ///
-/// Each function needs that nothing else touches the cell meanwhile: whoever has claimed the item has the closure, and
-/// leaves the value; whoever was told of that (by a latch, say) has the value.
+/// Each function requires that nothing else accesses the cell at the same time. The thread that has claimed the item owns the
+/// closure and leaves the value. The thread that was notified of that (by a latch, for example) owns the value.
 pub(super) struct ItemCell<F, V>(UnsafeCell<Content<F, V>>);
 
 enum Content<F, V> {
@@ -23,7 +23,7 @@ impl<F, V> ItemCell<F, V> {
     }
 
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     unsafe fn empty(&self) -> Content<F, V> {
         // SAFETY: by this function's contract.
         unsafe { self.0.get().replace(Content::Empty) }
@@ -32,7 +32,7 @@ impl<F, V> ItemCell<F, V> {
     /// Takes the closure.
     ///
     /// # Safety
-    /// As [`ItemCell`] says; the caller has claimed the item just now.
+    /// As [`ItemCell`] requires; the caller has claimed the item just now.
     pub(super) unsafe fn take_work(&self) -> F {
         // SAFETY: by this function's contract.
         match unsafe { self.empty() } {
@@ -56,7 +56,7 @@ impl<F, V> ItemCell<F, V> {
     /// Leaves the value.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn leave(&self, value: V) {
         // SAFETY: by this function's contract.
         unsafe { *self.0.get() = Content::Value(value) };
@@ -65,7 +65,7 @@ impl<F, V> ItemCell<F, V> {
     /// Takes the value, if there is one.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn take(&self) -> Option<V> {
         // SAFETY: by this function's contract.
         match unsafe { self.empty() } {
@@ -74,16 +74,16 @@ impl<F, V> ItemCell<F, V> {
         }
     }
 
-    /// Drops what is there, in front of the net.
+    /// Drops the content, and catches a panic of its destructor.
     ///
     /// # Safety
-    /// As [`ItemCell`] says.
+    /// As [`ItemCell`] requires.
     pub(super) unsafe fn discard(&self) -> Result<(), Thrown> {
         // SAFETY: by this function's contract.
         user::discard(unsafe { self.empty() })
     }
 
-    /// Takes the value, if there is one: the borrow proves that nothing else is here.
+    /// Takes the value, if there is one. The exclusive borrow proves that there is no other access.
     pub(super) fn take_mut(&mut self) -> Option<V> {
         match std::mem::replace(self.0.get_mut(), Content::Empty) {
             Content::Value(value) => Some(value),

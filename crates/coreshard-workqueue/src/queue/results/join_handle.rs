@@ -1,4 +1,4 @@
-//! The handle of a submitted item: it joins the item, awaits it, or takes it back.
+//! The handle of a submitted item, which joins, awaits or cancels it.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -22,11 +22,10 @@ use crate::insight::diagnostic::say_panic;
 use crate::pool::is_inside;
 use crate::queue::link::SubmitPermit;
 
-/// The right to the result of an item: [`join`](Self::join) it, await it (it is a future, under any
-/// executor), or [`cancel`](Self::cancel) it.
+/// The right to the result of an item: [`join`](Self::join) it, await it (it is a future, under any executor), or
+/// [`cancel`](Self::cancel) it.
 ///
-/// Dropping it lets the item run all the same; the queue's panic handler is told then what the item throws,
-/// or has thrown.
+/// Dropping the handle does not stop the item; its panic, if any, then goes to the queue's panic handler.
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("sums").build()?;
@@ -45,17 +44,17 @@ use crate::queue::link::SubmitPermit;
 #[must_use = "without its handle, an item's result is lost; `queue` needs none"]
 pub struct JoinHandle<T, P: Platform = Host> {
     item: Arc<dyn OwnedItem<P, T> + Send + Sync>,
-    /// A waker was left with the item's completion.
+    /// True if a waker was left with the item's completion.
     is_polled: bool,
 }
 
 impl<P: Platform, T> JoinHandle<T, P> {
-    /// True inside the very item, on whichever thread, which is over only after the caller.
+    /// Returns true inside the item itself, on any thread: it finishes only after the caller returns.
     fn is_own(&self) -> bool {
         !self.is_finished() && is_inside::<P>(whole_at(self.item.over()))
     }
 
-    /// What to say where the item could never be over while the caller waits.
+    /// Returns the error if the item could never finish while the caller waits.
     fn deadlock(&self, wait: Wait) -> Option<WouldDeadlock> {
         if self.is_own() {
             return Some(WouldDeadlock::own(self.item.claimable().queue_name()));
@@ -63,7 +62,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
         (wait == Wait::Never).then(|| WouldDeadlock::behind(self.item.claimable().queue_name()))
     }
 
-    /// True once the item is over: then [`join`](Self::join) does not wait.
+    /// Returns true once the item has finished: then [`join`](Self::join) does not wait.
     ///
     /// # Examples
     /// ```
@@ -77,10 +76,10 @@ impl<P: Platform, T> JoinHandle<T, P> {
         self.item.over().is_open()
     }
 
-    /// Checks whether [`join`](Self::join) would refuse to wait here. For a caller that waits for the item's end by means of its own.
+    /// Checks whether [`join`](Self::join) would reject a wait here, for a caller that waits for the item by other means.
     ///
     /// # Errors
-    /// [`WouldDeadlock`], as `join`.
+    /// Returns [`WouldDeadlock`] as `join` does.
     ///
     /// # Examples
     /// ```
@@ -100,7 +99,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
         self.deadlock(self.item.claimable().wait()).map_or(Ok(()), Err)
     }
 
-    /// Waits until the item is over.
+    /// Waits until the item has finished.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("sums").build()?;
@@ -108,21 +107,23 @@ impl<P: Platform, T> JoinHandle<T, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Inside an item of a queue with the same attributes, an item that nobody has begun is run at
-    /// once, by this call; but that of a queue with a limit only inside another one of that queue,
-    /// which lends it its turn. Otherwise another worker takes this one's place meanwhile.
+    /// Inside an item of a queue with the same attributes, this call itself runs the awaited item, if that has not begun. An
+    /// item of a queue with a limit is run only inside another item of that queue, which lends its turn. Otherwise another
+    /// worker takes this worker's place during the wait.
     ///
     /// # Errors
-    /// What the item threw, if it panicked. [`Forked`], if it is an item of the process that this
-    /// one was forked from: it never ends here. [`WouldDeadlock`], if it is the caller's own item, or one that
-    /// waits for the caller; or if it is behind the caller's own in a queue that runs one at a time: then it runs when its turn has
-    /// come, unawaited.
-    /// [`Dropped`](crate::Dropped), if the queue was shut down before the item had begun
-    /// ([`shutdown_now`](crate::Workqueue::shutdown_now)), and whoever did so dropped it.
-    /// [`Panic::into_payload`] holds them.
+    /// Returns the item's panic, if it panicked. Otherwise:
+    ///
+    /// - [`Forked`], if the item belongs to the process that this one was forked from: it never finishes here.
+    /// - [`WouldDeadlock`], if it is the caller's own item, or one that waits for the caller. Also if it is behind the caller's
+    ///   own item in a queue that runs one at a time: it then runs when its turn comes, without a waiter.
+    /// - [`Dropped`](crate::Dropped), if the queue was shut down before the item had begun
+    ///   ([`shutdown_now`](crate::Workqueue::shutdown_now)) and the returned item was dropped.
+    ///
+    /// [`Panic::into_payload`] returns these values.
     ///
     /// # Panics
-    /// If the handle was awaited to its end before.
+    /// Panics if the handle has already completed as a future.
     pub fn join(mut self) -> Result<T, Panic> {
         self.forget_waker();
         let wait = self.item.claimable().wait();
@@ -132,11 +133,11 @@ impl<P: Platform, T> JoinHandle<T, P> {
         ended(wait_for(&*self.item, wait))
     }
 
-    /// Waits until the item is over, or for `timeout`: then the handle comes back, and the item goes on.
+    /// Waits until the item has finished, or for `timeout`; after a timeout the handle is returned and the item continues.
     ///
-    /// Unlike [`join`](Self::join), this call never runs the item itself, which could take longer; on a worker,
-    /// another one takes this one's place meanwhile. So an item of a queue with a limit that only the caller's
-    /// own turn could run is not over when the time is: `join` it, then, or [`cancel`](Self::cancel) it.
+    /// Unlike [`join`](Self::join), this call never runs the item itself, which could take longer. On a worker, another worker
+    /// takes this one's place during the wait. So an item of a queue with a limit that only the caller's own turn could run
+    /// does not finish before the timeout: then `join` it, or [`cancel`](Self::cancel) it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -154,11 +155,11 @@ impl<P: Platform, T> JoinHandle<T, P> {
     /// ```
     ///
     /// # Errors
-    /// The handle, when the time is over. What is inside of `Ok` is what [`join`](Self::join) returns, at once
-    /// where the item could never be over while the caller waits.
+    /// Returns the handle when the timeout has elapsed. `Ok` holds the result of [`join`](Self::join), which is returned at
+    /// once if the item could never finish while the caller waits.
     ///
     /// # Panics
-    /// As `join`.
+    /// Panics as `join` does.
     pub fn join_timeout(mut self, timeout: Duration) -> Result<Result<T, Panic>, Self> {
         self.forget_waker();
         if let Some(deadlock) = self.deadlock(self.item.claimable().wait()) {
@@ -170,13 +171,11 @@ impl<P: Platform, T> JoinHandle<T, P> {
         }
     }
 
-    /// Takes the item back, if nobody has begun it: then it never runs on the queue, and comes back to be run
-    /// here, or dropped.
+    /// Cancels the item if it has not begun. It then never runs on the queue, and is returned to be run here or dropped.
     ///
-    /// Its place in the queue stays until a worker comes by, which finds it empty: until then the item counts
-    /// as in flight, for [`flush`](crate::Workqueue::flush) and the statistics, and takes up its room in a queue
-    /// with a [`capacity`](crate::Builder::capacity); in a queue with a limit it waits for a turn, which it gives
-    /// back at once.
+    /// Its place in the queue remains until a worker reaches it and finds it empty. Until then the item counts as in flight for
+    /// [`flush`](crate::Workqueue::flush) and the statistics, and occupies room in a queue with a
+    /// [`capacity`](crate::Builder::capacity). In a queue with a limit it waits for a turn, which it gives back at once.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("guesses").ordered().build()?;
@@ -191,7 +190,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
     /// ```
     ///
     /// # Errors
-    /// The handle, if the item has begun, or is over: [`join`](Self::join) tells what comes of it.
+    /// Returns the handle if the item has begun or finished: [`join`](Self::join) returns its result.
     pub fn cancel(mut self) -> Result<CancelledItem<T, P>, Self> {
         if !self.item.claimable().cancel() {
             return Err(self);
@@ -200,7 +199,7 @@ impl<P: Platform, T> JoinHandle<T, P> {
         Ok(CancelledItem { item: Some(Arc::clone(&self.item)) })
     }
 
-    /// The handle is no future any more, or is none at the moment.
+    /// Takes the handle's waker back, if it was polled.
     #[inline(always)]
     fn forget_waker(&mut self) {
         if self.is_polled {
@@ -244,7 +243,7 @@ where
 }
 
 impl<P: Platform, T> Drop for JoinHandle<T, P> {
-    /// What a waker left here would wake may be large, and the item take long.
+    /// Takes the waker back: it may keep much memory alive, and the item may run for long.
     #[inline(always)]
     fn drop(&mut self) {
         self.forget_waker();
@@ -254,11 +253,10 @@ impl<P: Platform, T> Drop for JoinHandle<T, P> {
 impl<P: Platform, T> Future for JoinHandle<T, P> {
     type Output = Result<T, Panic>;
 
-    /// As [`JoinHandle::join`], but it never runs the item itself, and so never finds that it would wait for
-    /// ever.
+    /// Waits as [`JoinHandle::join`] does, but never runs the item itself, and so never detects a wait that cannot end.
     ///
     /// # Panics
-    /// If it was polled to its end before.
+    /// Panics if it is polled after it has completed.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let handle = &mut *self;
         if handle.item.over().is_orphaned() {
@@ -267,31 +265,29 @@ impl<P: Platform, T> Future for JoinHandle<T, P> {
         if budget::proceed::<P>(context).is_pending() {
             return Poll::Pending;
         }
-        // Before the call: its clone of the waker is a user's, and may panic after one was left.
+        // Set before the call: cloning the waker runs user code, which may panic after a waker was stored.
         handle.is_polled = true;
-        // SAFETY: an item has one handle, which takes its waker back as it is dropped, and the process was not
-        // forked.
+        // SAFETY: an item has one handle, which takes its waker back when it is dropped, and the process was not forked.
         if !unsafe { handle.item.completion().poll(context) } {
             return Poll::Pending;
         }
         budget::spend::<P>();
-        // SAFETY: the latch was seen to be open. It is taken once: else this panics.
+        // SAFETY: the latch was seen to be open. The result is taken once; a second call panics.
         Poll::Ready(unsafe { handle.item.take() }.map_err(Panic::thrown))
     }
 }
 
-/// An item that was taken back before anybody had begun it: [`run`](Self::run) it here, or drop it, and what it
-/// holds with it.
+/// An item that was cancelled before it began: [`run`](Self::run) it here, or drop it together with its contents.
 #[must_use = "dropping it drops the item, which never runs then"]
 pub struct CancelledItem<T, P: Platform = Host> {
     item: Option<Arc<dyn OwnedItem<P, T> + Send + Sync>>,
 }
 
 impl<P: Platform, T> CancelledItem<T, P> {
-    /// Calls the item's closure, on this thread: not as an item of the queue.
+    /// Calls the item's closure on this thread, not as an item of the queue.
     ///
     /// # Panics
-    /// With what the closure throws.
+    /// Panics with the closure's panic.
     pub fn run(mut self) -> T {
         let item = self.item.take().expect("it is run once");
         // SAFETY: it was cancelled, and this is its one use.
@@ -300,7 +296,7 @@ impl<P: Platform, T> CancelledItem<T, P> {
 }
 
 impl<P: Platform, T> Drop for CancelledItem<T, P> {
-    /// Here, and not where a worker comes by the item's place.
+    /// Drops the closure here, not when a worker reaches the item's place.
     fn drop(&mut self) {
         let Some(item) = self.item.take() else { return };
         // SAFETY: it was cancelled, and this is its one use.

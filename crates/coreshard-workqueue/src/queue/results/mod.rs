@@ -1,4 +1,4 @@
-//! What becomes of an item that somebody waits for: who may run it, what it leaves, and the handles that tell.
+//! Items with a waiter: which threads may run such an item, how its result is stored, and the handles that return it.
 
 mod claimable;
 mod install;

@@ -1,6 +1,6 @@
-//! Who is told of a panic: the owner of the handle, or, where no handle tells of it, the queue's panic
-//! handler; each panic once. What a worker catches, it brings to [`QueueCore::on_panic`] itself; what a handle
-//! is to tell waits in an [`Unclaimed`].
+//! Delivery of panics, each exactly once: to the owner of the handle, or, if no handle reports it, to the queue's panic
+//! handler. A worker passes the panics that it catches to [`QueueCore::on_panic`]. A panic that a handle is to report is stored
+//! in an [`Unclaimed`].
 
 use std::any::Any;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::base::by_value::ByValue;
 use crate::base::error::{Dropped, Forked, WouldDeadlock, message_of};
 use crate::queue::link::{QueueCore, core_here};
 
-/// What an item, or a future, threw.
+/// The panic of an item or a future.
 ///
-/// Dropping it is safe anywhere: what the payload's own destructor throws is kept for good then, and told to nobody;
-/// [`into_payload`](Self::into_payload) has it where it can be heard.
+/// Dropping it is safe anywhere: if the payload's own destructor panics, that second payload is leaked and not reported.
+/// [`into_payload`](Self::into_payload) returns the payload, so that the caller can handle such a panic.
 pub struct Panic {
     thrown: ByValue<Thrown>,
 }
@@ -26,12 +26,12 @@ impl Panic {
         Self { thrown: ByValue::new(thrown) }
     }
 
-    /// What is told in the same way as what an item throws.
+    /// Wraps a value that is reported in the same way as an item's panic.
     pub(super) fn of(what: impl Any + Send) -> Self {
         Self::thrown(Thrown::new(Box::new(what)))
     }
 
-    /// What was thrown, for [`std::panic::resume_unwind`] or to be looked into.
+    /// Returns the payload, for [`std::panic::resume_unwind`] or for inspection.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("panics").build()?;
@@ -43,7 +43,7 @@ impl Panic {
         self.thrown.into_value().into_payload()
     }
 
-    /// The message, if what was thrown is a text.
+    /// Returns the message, if the payload is a string.
     ///
     /// ```
     /// let queue = coreshard::workqueue()?.name("panics").build()?;
@@ -55,7 +55,7 @@ impl Panic {
         message_of(&self.thrown)
     }
 
-    /// True if it is no panic: the item was dropped before anybody had begun it ([`Dropped`]).
+    /// Returns true if the item did not panic but was dropped before it had begun ([`Dropped`]).
     pub fn is_dropped(&self) -> bool {
         self.thrown.downcast_ref::<Dropped>().is_some()
     }
@@ -84,33 +84,32 @@ coreshard_topology::readable_debug!(Panic);
 
 impl std::error::Error for Panic {}
 
-/// What an item threw, for the owner of its handle; if nobody claims it, the queue's panic handler is
-/// told.
+/// An item's panic for the owner of its handle; if it is not claimed, it goes to the queue's panic handler.
 pub(crate) struct Unclaimed<P: Platform> {
     thrown: Option<Thrown>,
     core: Option<Arc<QueueCore<P>>>,
 }
 
 impl<P: Platform> Unclaimed<P> {
-    /// Thrown by the item that this worker runs.
+    /// A panic of the item that this worker runs.
     #[cold]
     pub(crate) fn here(thrown: Thrown) -> Self {
         Self { thrown: Some(thrown), core: core_here() }
     }
 
-    /// Thrown by something of this queue.
+    /// A panic of an item or a future of this queue.
     #[cold]
     pub(crate) fn of(core: &Arc<QueueCore<P>>, thrown: Thrown) -> Self {
         Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
     }
 
-    /// Of no queue: whoever does not claim it does not hear of it.
+    /// A panic of no queue: if it is not claimed, it is not reported.
     #[cold]
     pub(crate) fn of_nobody(thrown: Thrown) -> Self {
         Self { thrown: Some(thrown), core: None }
     }
 
-    /// Takes it over: the caller tells of it.
+    /// Claims the panic: the caller reports it.
     pub(crate) fn claim(mut self) -> Thrown {
         self.thrown.take().expect("it is claimed once")
     }

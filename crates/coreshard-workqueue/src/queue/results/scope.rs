@@ -1,14 +1,14 @@
-//! Work that borrows from its caller, which waits for all of it.
+//! Scopes: work that borrows from its caller, which waits for all of it.
 //!
-//! Where the caller is inside an item of the queue, and nothing of the queue's is to look at each of its items
-//! (a limit, a measurement), what it queues is *spawned*: it lies on the worker's stack of forked jobs
-//! (`../pool/README.md`), and so does what those jobs queue, on the stacks of the workers that run them. While
-//! the caller waits, it runs what it has spawned and nobody has taken, the latest first, and then parts
-//! of what others have taken. So scopes may nest as deep as there is stack, whatever the number of workers.
+//! If the caller is inside an item of the queue, and the queue need not see each of its items (for a limit or a measurement),
+//! new items are *spawned*: they are pushed to the worker's stack of forked jobs (`../pool/README.md`). Items queued by those
+//! jobs go to the stacks of the workers that run them. While the caller waits, it runs its spawned items that no worker has
+//! taken, the latest first, and then parts of those that other workers have taken. So scopes may nest as deep as there is
+//! stack, whatever the number of workers.
 //!
-//! What cannot be spawned goes through the intake. Where the caller may run it (see [`Wait::Help`]), it is
-//! *offered* to it there: while it waits, it runs what nobody has begun. Offers are under a lock of the
-//! scope's own, which workers that run the items do not take.
+//! Other items go through the intake. If the caller may run such an item (see [`Wait::Help`]), the item is *offered* to it:
+//! while the caller waits, it runs the offers that have not begun. Offers are under the scope's own lock, which the workers
+//! that run the items do not take.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -34,83 +34,83 @@ use crate::pool::{
 use crate::queue::link::{GateAnswer, SubmitPermit, WhenFull};
 use crate::queue::shared::Shared;
 
-/// What the items and the waiting caller share. It lies in the caller's frame.
+/// State shared by the items and the waiting caller. It lies in the caller's frame.
 pub(super) struct ScopeState<P: Platform> {
-    /// Items that are not over, and one for the caller's body.
+    /// Items that have not finished, plus one for the caller's body.
     open: P::AtomicU64,
-    /// Opens when the last item is over, if the caller has ended its body before.
+    /// Opens when the last item has finished, if the caller's body has ended before.
     over: Latch<P>,
-    /// What items threw: the first of them, or all.
+    /// Panics of items: the first, or all.
     thrown: Lock<P, Vec<Thrown>>,
     keeps_all: bool,
     /// The caller, if it is a worker.
     waiter: Option<Waiter>,
-    /// What the caller is inside of.
+    /// The frame that the caller is inside of.
     opener: *const Frame<P>,
     /// Items for the caller to run.
     offers: Lock<P, Offers<P>>,
 }
 
-// SAFETY: the frame is looked at by who runs an item of the scope, before whose end the caller leaves none
-// that it was inside of; all else is shared as it is.
+// SAFETY: the frame is accessed only by threads that run an item of the scope, and until that item ends the caller leaves none
+// of the frames that it was inside of. All other fields can be shared.
 unsafe impl<P: Platform> Sync for ScopeState<P> {}
 
-/// An item that was counted in: the scope is there until it has ended.
+/// An item that was counted in: the scope lives until the item has ended.
 pub(super) struct Ticket<P: Platform>(NonNull<ScopeState<P>>);
 
-// SAFETY: what it leads to is `Sync`.
+// SAFETY: it points to a `Sync` value.
 unsafe impl<P: Platform> Send for Ticket<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for Ticket<P> {}
 
 impl<P: Platform> Ticket<P> {
-    /// Keeps what was thrown for the caller; gives it back if there is enough.
+    /// Keeps a panic for the caller; returns it if the caller takes no more.
     pub(super) fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         // SAFETY: the caller of the scope waits for the item's end.
         unsafe { self.0.as_ref() }.keep(thrown)
     }
 
-    /// The item is over: called once. The scope may be gone when this returns.
+    /// Counts the item as finished; called once. The scope may be freed when this returns.
     pub(super) fn end(&self) {
-        // SAFETY: by this type's meaning the item was counted in, and is counted as over once, here.
+        // SAFETY: by this type's meaning the item was counted in, and it is counted as finished once, here.
         unsafe { ScopeState::one_is_over(self.0.as_ptr()) };
     }
 
-    /// Calls `work`, as the item.
+    /// Calls `work` as the item.
     fn run(self, work: impl FnOnce()) {
         let more = user::call(work).err().and_then(|thrown| self.keep(thrown));
         self.end();
-        // The caller hears of what was kept. The queue's panic handler hears of this, from who runs the item.
+        // The caller reports the panic that was kept. This one goes to the thread that runs the item, and so to the queue's
+        // panic handler.
         if let Some(thrown) = more {
             thrown.resume();
         }
     }
 }
 
-/// Offers that were taken are thrown out when there are so many, and each time that there are twice as
-/// many as were left then.
+/// Claimed offers are removed when there are this many, and again whenever the number has doubled since.
 const MIN_OFFERS: usize = 64;
 
 struct Offers<P: Platform> {
     /// The latest last.
     items: Vec<Arc<dyn Offer<P>>>,
-    /// Of how many `items` is to be rid of those that were taken.
+    /// The length of `items` at which claimed offers are removed.
     full: usize,
-    /// They wait for the caller's own turn: nobody else can run them.
+    /// The items wait for the caller's own turn: no other thread can run them.
     lent: bool,
 }
 
 /// An item that the scope's caller may run.
 ///
-/// It may be here when what its closure borrows is gone: then the closure is, too, and nothing of its type
-/// is touched any more.
+/// It may outlive the values that its closure borrowed. The closure itself is then gone, and no value of its type is accessed
+/// any more.
 pub(super) trait Offer<P: Platform>: Send + Sync {
     fn claimable(&self) -> &Claimable<P>;
 
     /// Runs it.
     ///
     /// # Safety
-    /// The caller has claimed it, just now.
+    /// The caller has just claimed it.
     unsafe fn run(&self);
 }
 
@@ -119,7 +119,7 @@ struct Offered<P: Platform, F> {
     work: ItemCell<F, ()>,
 }
 
-// SAFETY: the work is taken by who has claimed it, once, on whatever thread: it is `Send`.
+// SAFETY: the work is taken once, by the thread that has claimed it; it is `Send`.
 unsafe impl<P: Platform, F: Send> Sync for Offered<P, F> {}
 
 impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
@@ -135,7 +135,7 @@ impl<P: Platform, F: FnOnce() + Send> Offer<P> for Offered<P, F> {
 }
 
 impl<P: Platform> ScopeState<P> {
-    /// Keeps what was thrown for the caller; gives it back if there is something already.
+    /// Keeps a panic for the caller; returns it if there is one already.
     fn keep(&self, thrown: Thrown) -> Option<Thrown> {
         let mut kept = self.thrown.lock();
         if !kept.is_empty() && !self.keeps_all {
@@ -145,12 +145,12 @@ impl<P: Platform> ScopeState<P> {
         None
     }
 
-    /// One is over. AcqRel: the caller sees what all items did.
+    /// Counts one item as finished. AcqRel: the caller sees the effects of all items.
     ///
     /// # Safety
-    /// The scope is there, and one is over that was not counted yet.
+    /// The scope is alive, and one item has finished that was not counted yet.
     unsafe fn one_is_over(state: *const Self) {
-        // SAFETY: the scope is there until the last is over; the latch's address is computed before.
+        // SAFETY: the scope lives until the last item has finished; the latch's address is computed before that.
         let (open, over) = unsafe { (&raw const (*state).open, &raw const (*state).over) };
         // SAFETY: the last one opens the latch, and the caller waits for that, unless it was the last itself.
         unsafe {
@@ -186,10 +186,10 @@ impl<P: Platform> ScopeState<P> {
         );
     }
 
-    /// Offers an item to the caller, before it is sent: after that the scope may be over at any moment.
+    /// Offers an item to the caller before the item is sent: after that the scope may end at any moment.
     pub(super) fn offer<'scope>(&self, offer: Arc<dyn Offer<P> + 'scope>) {
-        // SAFETY: it is run before the scope ends, if at all, since the item is; what is left of it then
-        // is told at `Offer`.
+        // SAFETY: the offer is run before the scope ends, if at all, since the item is; `Offer` explains what remains of it
+        // afterwards.
         let offer: Arc<dyn Offer<P>> =
             unsafe { std::mem::transmute::<Arc<dyn Offer<P> + 'scope>, Arc<dyn Offer<P>>>(offer) };
         let mut offers = self.offers.lock();
@@ -203,8 +203,7 @@ impl<P: Platform> ScopeState<P> {
         self.over.nudge();
     }
 
-    /// The latest item that nobody has begun, claimed. Where there is none, `Err`, with whether some are
-    /// frozen.
+    /// Claims the latest item that has not begun. If there is none, `Err` says whether some are frozen.
     fn claim_offer(&self) -> Result<Arc<dyn Offer<P>>, bool> {
         let mut offers = self.offers.lock();
         let mut has_frozen = false;
@@ -218,22 +217,22 @@ impl<P: Platform> ScopeState<P> {
         Err(has_frozen)
     }
 
-    /// True if there are items that nobody has begun.
+    /// Returns true if there are items that have not begun.
     fn has_offers(&self) -> bool {
         self.offers.lock().items.iter().any(|offer| offer.claimable().is_queued())
     }
 
-    /// True if there are items that nobody has begun, and that others may run.
+    /// Returns true if there are items that have not begun and that other workers may run.
     fn leaves_offers(&self) -> bool {
         let mut offers = self.offers.lock();
         while offers.items.pop_if(|offer| !offer.claimable().is_queued()).is_some() {}
         !offers.lent && !offers.items.is_empty()
     }
 
-    /// On a worker: runs an item that nobody has begun. False if there is none.
+    /// Runs an item that has not begun, on a worker. Returns false if there is none.
     fn run_offer(&self, worker: CurrentWorker<'_, P>) -> bool {
-        // On a stack that is used up, items are run only if nobody else can go on. Others may fall
-        // asleep later, so it is asked again and again.
+        // If the stack is used up, an item is run only if no other worker can make progress. Other workers may fall asleep
+        // later, so this is checked repeatedly.
         if !worker.has_room()
             && self.leaves_offers()
             && blocking_if_relieved::<P, _>(|| self.over.wait_timeout(PATIENCE)).is_some()
@@ -244,13 +243,13 @@ impl<P: Platform> ScopeState<P> {
             // SAFETY: claimed just now.
             Ok(offer) => unsafe { offer.run() },
             Err(false) => return false,
-            // Nobody tells of a thaw.
+            // A thaw sends no notification.
             Err(true) => drop(blocking::<P, _>(|| self.over.wait_timeout(PATIENCE))),
         }
         true
     }
 
-    /// The caller waits for all items. False if this process was forked since the scope began.
+    /// Waits until all items have finished. Returns false if this process was forked since the scope began.
     fn wait(&self, spawns: Option<&OpenScope<'_, P>>) -> bool {
         let Some(worker) = CurrentWorker::<P>::here().filter(|_| self.waiter.is_some()) else {
             return wait_for_workers(&self.over);
@@ -261,7 +260,7 @@ impl<P: Platform> ScopeState<P> {
             || spawns.is_some_and(OpenScope::run_one) || self.run_offer(worker),
             || self.has_offers(),
         );
-        // They lead here, if they were never run: only where the process was forked.
+        // Offers that were never run point to this scope; that happens only if the process was forked.
         self.offers.lock().items.clear();
         is_over
     }
@@ -277,12 +276,12 @@ pub struct WorkScope<'scope, 'env: 'scope, P: Platform = Host> {
 }
 
 impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
-    /// Queues `work`, which may borrow from outside the scope, and queue more through it.
+    /// Queues `work`, which may borrow from outside the scope, and may queue more work through it.
     ///
     /// # Errors
-    /// If the queue is shut down; or if the scope was opened inside an item of the same queue, which runs
-    /// one at a time: `work` could not begin before that item is over. (A queue with a limit, but no order,
-    /// has the scope's caller run it.) `work` is dropped then, uncalled.
+    /// Fails if the queue is shut down. Also fails if the scope was opened inside an item of the same queue, and the queue runs
+    /// one item at a time: `work` could not begin before that item has finished. (In a queue with a limit but no order, the
+    /// scope's caller runs it.) On an error `work` is dropped, uncalled.
     ///
     /// # Examples
     /// ```
@@ -309,10 +308,10 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         Ok(())
     }
 
-    /// As [`queue`](Self::queue), for a closure that is called with the scope, to queue more through it.
+    /// Queues a closure like [`queue`](Self::queue), and passes it the scope, through which it can queue more work.
     ///
     /// # Errors
-    /// As [`queue`](Self::queue).
+    /// Fails as [`queue`](Self::queue) does.
     ///
     /// # Examples
     /// ```
@@ -355,7 +354,7 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         Ok(())
     }
 
-    /// Sends an item that was counted in, as its scope's caller may wait for it.
+    /// Sends an item that was counted in, in the way that its scope's caller may wait for it.
     #[track_caller]
     pub(super) fn send(
         &self,
@@ -371,13 +370,13 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         }
     }
 
-    /// An item that was counted in, of the scope.
+    /// Returns an item of the scope that was counted in.
     pub(super) fn item(
         &self,
         work: impl FnOnce() + Send + 'scope,
     ) -> impl FnOnce() + Send + 'scope {
         let ticket = self.ticket();
-        // The item outlives none of what it borrows: `run_to_end` does not return before it is over.
+        // The item does not outlive its borrows: `run_to_end` returns only after it has finished.
         move || ticket.run(work)
     }
 
@@ -398,18 +397,18 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         self.state
     }
 
-    /// For an item that was counted in, and is counted as over by this.
+    /// Returns a ticket for an item that was counted in, which counts it as finished.
     pub(super) fn ticket(&self) -> Ticket<P> {
         Ticket(NonNull::from(self.state))
     }
 
-    /// The worker here, if items of the scope can be spawned on it.
+    /// Returns the worker on this thread, if items of the scope can be spawned on it.
     pub(super) fn spawns_here(&self) -> Option<CurrentWorker<'_, P>> {
         let whole = &raw const self.state.over;
         CurrentWorker::here().filter(|worker| worker.may_spawn(whole))
     }
 
-    /// A job of the scope, which is counted in.
+    /// Returns a job of the scope that is counted in.
     pub(super) fn spawned(
         &self,
         worker: CurrentWorker<'_, P>,
@@ -425,13 +424,13 @@ impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
         self.queue
     }
 
-    /// Counts an item in, in the queue and in the scope; tells how the caller of the scope may wait for it.
+    /// Counts an item in, both in the queue and in the scope; returns how the caller of the scope may wait for it.
     pub(super) fn enter(
         &self,
         target: Target,
     ) -> Result<(SubmitPermit<'_, P>, Option<Wait>), RefusedReason> {
-        // Relaxed: the caller's own count keeps the sum above zero until the body is over, and an
-        // item's until it is.
+        // Relaxed: the caller's own count keeps the sum above zero until the body has ended, and an item's count until the item
+        // has.
         self.state.open.fetch_add(1, Relaxed);
         let entry = match self.queue.generations.enter(target, WhenFull::Wait) {
             Ok(entry) => entry,
@@ -456,7 +455,7 @@ impl<P: Platform> fmt::Debug for WorkScope<'_, '_, P> {
     }
 }
 
-/// What `body` returned or threw, and what items threw, when all of them are over.
+/// Returns the result of `body`, or its panic, and the panics of items, once all items have finished.
 pub(crate) fn run_to_end<'env, P: Platform, R>(
     queue: &'env Shared<P>,
     keeps_all: bool,
@@ -484,14 +483,14 @@ pub(crate) fn run_to_end<'env, P: Platform, R>(
     (result, thrown)
 }
 
-/// What the body of a scope and its items threw; see [`Workqueue::try_scope`](crate::Workqueue::try_scope).
+/// The panics of a scope's body and items; see [`Workqueue::try_scope`](crate::Workqueue::try_scope).
 pub struct ScopePanics {
     body: Option<Panic>,
     items: Vec<Panic>,
 }
 
 impl ScopePanics {
-    /// Returns what the body returned, unless it or an item threw.
+    /// Returns the body's result, unless it or an item panicked.
     pub(crate) fn unless_none<R>(result: Result<R, Thrown>, items: Vec<Thrown>) -> Result<R, Self> {
         let mut items: Vec<_> = items.into_iter().map(Panic::thrown).collect();
         match result {
@@ -504,17 +503,17 @@ impl ScopePanics {
         }
     }
 
-    /// What the body threw.
+    /// Returns the body's panic.
     pub fn body(&self) -> Option<&Panic> {
         self.body.as_ref()
     }
 
-    /// What items threw, in the order in which they ended; without those whose handle has told it.
+    /// Returns the items' panics, in the order in which the items ended, except those reported by a handle.
     pub fn items(&self) -> &[Panic] {
         &self.items
     }
 
-    /// All of it, the body's first.
+    /// Returns all panics, the body's first.
     pub fn into_panics(self) -> impl Iterator<Item = Panic> {
         self.body.into_iter().chain(self.items)
     }

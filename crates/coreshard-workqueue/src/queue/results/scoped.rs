@@ -1,9 +1,9 @@
-//! The result of an item of a scope.
+//! The result of a scope's item.
 //!
-//! Three may come to it: the worker at the item's place, the scope's caller, to whom it is offered, and whoever
-//! joins it. Who claims it runs it. What is left for the handle is taken, or dropped, before the scope counts the
-//! item as over: from then on nothing that it borrows is touched. Handle and item say to each other, by one
-//! swap each, who came last: that one sees to the value.
+//! Three threads may reach it: the worker at the item's place, the scope's caller, to which it is offered, and the thread that
+//! joins it. The thread that claims it runs it. The value left for the handle is taken or dropped before the scope counts the
+//! item as finished, so no borrow is accessed after that. The handle and the item each announce their end by one swap; the
+//! later of the two disposes of the value.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::base::target::Target;
 use crate::insight::Label;
 use crate::queue::shared::Shared;
 
-/// Neither has come to the end.
+/// Neither the item nor the handle has come to its end.
 const BOTH: u32 = 0;
-/// The value is there.
+/// The value was left by the item.
 const LEFT: u32 = 1;
-/// Nobody will take it.
+/// The handle was dropped: no thread will take the value.
 const GONE: u32 = 2;
 
 struct ScopedItem<P: Platform, F, T> {
@@ -41,24 +41,24 @@ struct ScopedItem<P: Platform, F, T> {
     ticket: Ticket<P>,
 }
 
-// SAFETY: the work is taken by who has claimed the item, once; the value is written by that one before `value`
-// says so and the latch opens (release), and taken by one, who saw that (acquire): who joins, or the later of
+// SAFETY: the work is taken once, by the thread that has claimed the item. That thread writes the value before `value` says so
+// and the latch opens (release). One thread takes the value after it saw that (acquire): the one that joins, or the later of
 // the handle and the item.
 unsafe impl<P: Platform, F: Send, T: Send> Sync for ScopedItem<P, F, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, F: Send, T: Send> Send for ScopedItem<P, F, T> {}
 
-/// What the handle sees.
+/// The handle's view of the item.
 trait ScopedOutcome<P: Platform, T>: AwaitedItem<P, T> {
-    /// The handle goes without having joined. A panic that nobody else will tell of comes back.
+    /// Drops the handle's interest without a join. Returns a panic that is not reported elsewhere.
     fn let_go(&self) -> Option<Thrown>;
 }
 
 impl<P: Platform, F, T> ScopedItem<P, F, T> {
-    /// Drops a value that nobody takes; a panic is the scope's, and comes back where that has one already.
+    /// Drops a value that no thread will take. A panic goes to the scope, and is returned if the scope already has one.
     ///
     /// # Safety
-    /// The value is there, and nobody else takes it.
+    /// The value was left, and no other thread takes it.
     unsafe fn drop_value(&self) -> Option<Thrown> {
         // SAFETY: by this function's contract.
         let value = unsafe { self.slot.take() }.expect("the value is there");
@@ -67,22 +67,22 @@ impl<P: Platform, F, T> ScopedItem<P, F, T> {
 }
 
 impl<P: Platform, F: FnOnce() -> T, T> ScopedItem<P, F, T> {
-    /// Calls it, and leaves the value for the handle.
+    /// Calls the closure, and leaves the value for the handle.
     ///
     /// # Safety
-    /// The caller has claimed it, just now.
+    /// The caller has just claimed it.
     unsafe fn call_and_leave(&self) {
         // SAFETY: by this function's contract.
         let value = unsafe { self.slot.call() };
-        // SAFETY: nobody looks at it before it is told.
+        // SAFETY: no other thread accesses the value before it is announced.
         unsafe { self.slot.leave(value) };
-        // Release: the value. Acquire: what the handle's owner did before it went.
+        // Release: the value. Acquire: the accesses of the handle's owner before it dropped the handle.
         let is_gone = self.value.swap(LEFT, AcqRel) == GONE;
-        // SAFETY: the handle came first, and leaves it.
+        // SAFETY: the handle came first, and left the value to the item.
         let more = if is_gone { unsafe { self.drop_value() } } else { None };
         // SAFETY: the caller's reference keeps it.
         unsafe { Latch::open(&raw const self.over) };
-        // Last: the scope may end here, and with it what the item borrows.
+        // Last: the scope may end here, and with it the item's borrows.
         self.ticket.end();
         if let Some(more) = more {
             more.resume();
@@ -114,7 +114,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
         let mut result = None;
         // SAFETY: by this function's contract.
         self.claimable.run(ptr::null(), || result = Some(unsafe { self.slot.call() }));
-        // Who joins is inside the scope itself, which does not end before that is over.
+        // The joining thread is inside the scope itself, which does not end before the join has returned.
         self.ticket.end();
         result.expect("it was run")
     }
@@ -127,17 +127,17 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
 
 impl<P: Platform, F: FnOnce() -> T, T> ScopedOutcome<P, T> for ScopedItem<P, F, T> {
     fn let_go(&self) -> Option<Thrown> {
-        // Acquire: the value, if it is there. Release: see `call_and_leave`.
+        // Acquire: the value, if it was left. Release: see `call_and_leave`.
         if self.value.swap(GONE, AcqRel) != LEFT {
             return None;
         }
-        // SAFETY: the item came first, and leaves it.
+        // SAFETY: the item came first, and left the value to the handle.
         unsafe { self.drop_value() }
     }
 }
 
-/// The right to the result of a scope's item; see [`WorkScope::submit`]. Dropping it lets the item run all the
-/// same, and what it throws goes to the scope's caller then.
+/// The right to the result of a scope's item; see [`WorkScope::submit`]. Dropping it does not stop the item; its panic, if any,
+/// then goes to the scope's caller.
 #[must_use = "without its handle, an item's result is lost; `WorkScope::queue` needs none"]
 pub struct ScopedJoinHandle<'scope, T, P: Platform = Host> {
     /// `None` once it was joined.
@@ -146,16 +146,17 @@ pub struct ScopedJoinHandle<'scope, T, P: Platform = Host> {
 }
 
 impl<P: Platform, T> ScopedJoinHandle<'_, T, P> {
-    /// True once the item is over: then [`join`](Self::join) does not wait.
+    /// Returns true once the item has finished: then [`join`](Self::join) does not wait.
     pub fn is_finished(&self) -> bool {
         self.item.as_ref().is_none_or(|item| item.over().is_open())
     }
 
-    /// Waits until the item is over, as [`JoinHandle::join`](crate::JoinHandle::join) does; on a worker that may, it runs an item that
-    /// nobody has begun.
+    /// Waits until the item has finished, as [`JoinHandle::join`](crate::JoinHandle::join) does; on a suitable worker, it runs
+    /// the item itself if that has not begun.
     ///
     /// # Errors
-    /// As there: what the item threw, which the scope's caller does not hear then.
+    /// Returns the item's panic, which the scope's caller then does not receive. Otherwise fails as
+    /// [`JoinHandle::join`](crate::JoinHandle::join) does.
     pub fn join(mut self) -> Result<T, Panic> {
         let item = self.item.take().expect("it was not joined yet");
         let wait = item.claimable().wait();
@@ -183,11 +184,11 @@ impl<P: Platform, T> fmt::Debug for ScopedJoinHandle<'_, T, P> {
 }
 
 impl<'scope, P: Platform> WorkScope<'scope, '_, P> {
-    /// As [`queue`](Self::queue), with a handle to the item's result, by which the body, or another item of the scope, may
-    /// wait for it.
+    /// Queues `work` like [`queue`](Self::queue), and returns a handle to its result, on which the body or another item of the
+    /// scope may wait.
     ///
     /// # Errors
-    /// As [`queue`](Self::queue).
+    /// Fails as [`queue`](Self::queue) does.
     ///
     /// # Examples
     /// ```

@@ -23,24 +23,23 @@ use crate::pool::{
 use crate::queue::link::{GateAnswer, SubmitPermit};
 use crate::timers::Timers;
 
-/// Looks at a result that is not there before its waiter sleeps.
+/// How often a waiter polls a pending result before it sleeps.
 const SPINS: u32 = 200;
 
-/// An item, and later what has come of it, in one allocation. The item's place in the queue has one
-/// reference, whoever waits for it the other one.
+/// An item, and later its result, in one allocation. The item's place in the queue has one reference, its waiter the other.
 pub(super) struct Submitted<P: Platform, F, T> {
     claimable: Claimable<P>,
     over: Completion<P>,
     slot: ItemCell<F, Result<T, Unclaimed<P>>>,
 }
 
-// SAFETY: who has claimed the item takes the work and, if that is a worker, leaves the value before the
-// latch opens (release); the one who waits takes that after it saw the latch open (acquire).
+// SAFETY: the thread that has claimed the item takes the work and, if it is a worker, leaves the value before the latch opens
+// (release); the waiter takes the value after it saw the latch open (acquire).
 unsafe impl<P: Platform, F: Send, T: Send> Sync for Submitted<P, F, T> {}
 // SAFETY: as above.
 unsafe impl<P: Platform, F: Send, T: Send> Send for Submitted<P, F, T> {}
 
-/// What whoever waits for an item sees of it.
+/// The waiter's view of an item.
 pub(super) trait AwaitedItem<P: Platform, T> {
     fn claimable(&self) -> &Claimable<P>;
     fn over(&self) -> &Latch<P>;
@@ -48,10 +47,10 @@ pub(super) trait AwaitedItem<P: Platform, T> {
     /// Runs the item here.
     ///
     /// # Safety
-    /// The caller has claimed it, just now.
+    /// The caller has just claimed it.
     unsafe fn run(&self) -> Result<T, Thrown>;
 
-    /// What the worker has left.
+    /// Takes the value that the worker has left.
     ///
     /// # Safety
     /// The latch was seen to be open, and this is called once.
@@ -59,10 +58,10 @@ pub(super) trait AwaitedItem<P: Platform, T> {
 }
 
 impl<P: Platform, F, T> Drop for Submitted<P, F, T> {
-    /// A result that nobody took. If its destructor panics, whoever drops the last reference is told: the
-    /// handle's owner, or the worker, and so the queue's panic handler.
+    /// Drops a result that was not taken. If its destructor panics, the panic goes to the thread that drops the last reference:
+    /// the handle's owner, or the worker and so the queue's panic handler.
     fn drop(&mut self) {
-        // No call unless it panicked: so the compiler sees that a closure needs no more, and makes the item in its place.
+        // Only a panic makes a call here, so the compiler sees that a closure needs no drop, and builds the item in place.
         if let Some(Ok(value)) = self.slot.take_mut()
             && let Err(thrown) = user::resume_unless_unwinding(user::discard(value))
         {
@@ -107,20 +106,20 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for Submitted<P, F, T> 
     }
 }
 
-/// What its handle sees of an item, beside that: it may be cancelled, and be polled for.
+/// The handle's view of an item: in addition, it may be cancelled and polled.
 pub(super) trait OwnedItem<P: Platform, T>: AwaitedItem<P, T> {
     fn completion(&self) -> &Completion<P>;
 
-    /// Calls the closure as that of nobody's item.
+    /// Calls the closure outside of any item.
     ///
     /// # Safety
-    /// The caller has cancelled it, and does this or [`Self::discard`], once.
+    /// The caller has cancelled it, and calls this or [`Self::discard`], once.
     unsafe fn call_cancelled(&self) -> Result<T, Thrown>;
 
     /// Drops the closure.
     ///
     /// # Safety
-    /// As of [`Self::call_cancelled`].
+    /// As for [`Self::call_cancelled`].
     unsafe fn discard(&self) -> Result<(), Thrown>;
 }
 
@@ -140,18 +139,18 @@ impl<P: Platform, F: FnOnce() -> T, T> OwnedItem<P, T> for Submitted<P, F, T> {
     }
 }
 
-/// What is over when this opens, for those who are inside of it.
+/// Identifies the item that finishes when this latch opens, for threads that are inside of it.
 pub(super) fn whole_at<P: Platform>(over: &Latch<P>) -> *const () {
     std::ptr::from_ref(over).cast()
 }
 
-/// What the caller of a wait is told of its outcome; `None` if the item is in the process that this one was forked from.
+/// Converts the outcome of a wait for its caller; `None` if the item is in the process that this one was forked from.
 pub(super) fn ended<T>(outcome: Option<Result<T, Thrown>>) -> Result<T, Panic> {
     outcome.map_or_else(|| Err(Panic::of(Forked)), |result| result.map_err(Panic::thrown))
 }
 
-/// Waits for an item: runs it here where nobody has begun it and that may be, else sleeps until it is
-/// over. `None` in a process that was forked since.
+/// Waits for an item: runs it here if it has not begun and this thread may run it, and otherwise sleeps until it has finished.
+/// Returns `None` in a process that was forked since.
 pub(super) fn wait_for<P: Platform, T>(
     item: &dyn AwaitedItem<P, T>,
     wait: Wait,
@@ -162,8 +161,8 @@ pub(super) fn wait_for<P: Platform, T>(
     }
     if wait == Wait::Help {
         let claimable = item.claimable();
-        // On a stack that is used up, only if nobody else can go on. Others may fall asleep later, so it
-        // is asked again and again.
+        // If the stack is used up, the item is run only if no other worker can make progress. Other workers may fall asleep
+        // later, so this is checked repeatedly.
         if !claimable.needs_lent_turn()
             && CurrentWorker::<P>::here().is_some_and(|worker| !worker.has_room())
         {
@@ -175,7 +174,7 @@ pub(super) fn wait_for<P: Platform, T>(
                 // SAFETY: claimed just now.
                 GateAnswer::Claimed => return Some(unsafe { item.run() }),
                 GateAnswer::Begun => break,
-                // Nobody tells of a thaw.
+                // A thaw sends no notification.
                 GateAnswer::Frozen => drop(blocking::<P, _>(|| over.wait_timeout(PATIENCE))),
                 // Another worker sets it aside, if there is one.
                 GateAnswer::Stopped => {
@@ -194,12 +193,11 @@ pub(super) fn wait_for<P: Platform, T>(
         Some(_) => wait_for_workers(over),
         None => P::watch(SPINS, || over.is_open()) || over.wait(),
     };
-    // SAFETY: the latch was seen to be open, so the worker is done with the value; whoever calls this
-    // does so once.
+    // SAFETY: the latch was seen to be open, so the worker is done with the value; this function is called once for it.
     is_open.then(|| unsafe { item.take() })
 }
 
-/// Sleeps until the item is over, or for `timeout`: then `None`. Inside of that `None` in a process that was
+/// Sleeps until the item has finished, or for `timeout`: then returns `None`. The inner value is `None` in a process that was
 /// forked since.
 pub(super) fn wait_until_over<P: Platform, T>(
     item: &dyn AwaitedItem<P, T>,
@@ -209,11 +207,11 @@ pub(super) fn wait_until_over<P: Platform, T>(
     if over.is_orphaned() {
         return Some(None);
     }
-    // Where the clock ends before, it is waited for without a time.
+    // If the deadline is beyond the clock's range, the wait has no limit.
     let deadline = Timers::<P>::deadline(timeout).ok();
     let wait = |until: Option<Time>| loop {
         let left = until.map_or(FOR_LONG, |until| until - P::now());
-        // Once at least, so that a timeout of nothing is a look.
+        // At least one pass, so that a zero timeout polls once.
         if over.wait_timeout(left) || until.is_some_and(|until| P::now() >= until) {
             return over.is_open();
         }
@@ -223,10 +221,10 @@ pub(super) fn wait_until_over<P: Platform, T>(
     is_open.then(|| Some(unsafe { item.take() }))
 }
 
-/// One of the sleeps of a wait without a time.
+/// The length of each sleep in a wait without a limit.
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
-/// Sends `work`. What it and its result borrow must be there until it is over.
+/// Sends `work`. Its borrows, and those of its result, must live until it has finished.
 #[inline(always)]
 #[track_caller]
 pub(super) fn send<P, F, T>(entry: SubmitPermit<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
@@ -241,7 +239,7 @@ where
     item
 }
 
-/// A worker has come to the item's place.
+/// Called by a worker that has reached the item's place.
 #[inline]
 fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>) {
     if placed.claimable.begin() {
@@ -256,7 +254,7 @@ fn run_placed<P: Platform, F: FnOnce() -> T, T>(placed: Arc<Submitted<P, F, T>>)
     }
 }
 
-/// The place of an item that borrows nothing, and so may come back.
+/// The place of an item that borrows nothing, and so may be returned.
 pub(super) struct SubmittedPlace<P: Platform, F, T>(pub(super) Arc<Submitted<P, F, T>>);
 
 impl<P, F, T> ItemBody for SubmittedPlace<P, F, T>
@@ -278,12 +276,12 @@ where
     }
 
     fn set_aside(self) -> Option<Returned> {
-        // Claimed: nobody looks at where it was queued from here on.
+        // Claimed: no thread reads where it was queued from here on.
         self.0.claimable.begin().then(|| Returned::new(ReturnedSubmission(self.0)))
     }
 }
 
-/// A submitted item that was claimed to be handed back. Whoever joins it waits for what comes of it.
+/// A submitted item that was claimed in order to be returned. A thread that joins it waits for its outcome.
 struct ReturnedSubmission<P: Platform, F, T>(Arc<Submitted<P, F, T>>);
 
 impl<P, F, T> ReturnedBody for ReturnedSubmission<P, F, T>
@@ -315,21 +313,20 @@ where
     }
 }
 
-/// Leaves the result for the handle. If nobody holds that any more, a panic goes on to the
-/// queue's panic handler.
+/// Leaves the result for the handle. If the handle was dropped, a panic goes to the queue's panic handler.
 #[inline(always)]
 fn leave<P: Platform, F, T>(item: Arc<Submitted<P, F, T>>, result: Result<T, Thrown>) {
     let result = match result {
-        // Inside the item, so that the worker hears what it throws as it goes.
+        // Dropped inside the item, so that the worker catches a panic of its destructor.
         Ok(value) if Arc::strong_count(&item) == 1 => return drop(value),
         Err(thrown) if Arc::strong_count(&item) == 1 => thrown.resume(),
         result => result.map_err(Unclaimed::here),
     };
     // SAFETY: the latch is not open yet, so the handle's holder does not look at the value.
     unsafe { item.slot.leave(result) };
-    // SAFETY: this Arc keeps it, and whoever has claimed the item leaves its result once.
+    // SAFETY: this Arc keeps it, and the thread that has claimed the item leaves its result once.
     if let Err(thrown) = unsafe { item.over.open() } {
-        // The waker's. The worker hears of it.
+        // A panic of the waker, which the worker catches.
         thrown.resume();
     }
 }

@@ -14,42 +14,42 @@ use coreshard_platform::Platform;
 use crate::base::item::Name;
 use crate::timers::{Key, Timers};
 
-/// The function of an [`EmbeddedWork`]; it is given the item.
+/// The function of an [`EmbeddedWork`]; it receives the item.
 ///
-/// It may free the item, or queue it again, on whatever thread. It may unwind with a panic, which goes to the
-/// queue's panic handler, but not with another language's exception.
+/// It may free the item, or queue it again, on any thread. It may unwind with a Rust panic, which goes to the queue's panic
+/// handler, but not with another language's exception.
 pub type EmbeddedFunction = unsafe extern "C-unwind" fn(NonNull<EmbeddedWork>);
 
-/// A reusable work item in the caller's memory, that is queued without an allocation, and needs no destructor.
+/// A reusable work item in the caller's memory, which is queued without an allocation, and needs no destructor.
 ///
-/// It is used by the functions of [`EmbeddedWorks`](super::EmbeddedWorks). Its first two words may be said by a static initializer of
-/// another language, with zeros for the rest: [`EmbeddedWorks::set_up`](super::EmbeddedWorks::set_up) makes an item of that.
+/// Use the methods of [`EmbeddedWorks`](super::EmbeddedWorks). A static initializer of another language may set its first two
+/// words and zero the rest; [`EmbeddedWorks::set_up`](super::EmbeddedWorks::set_up) then completes the item.
 #[repr(C)]
 pub struct EmbeddedWork {
-    /// Under the stripe's lock.
+    /// Accessed under the stripe's lock.
     fields: UnsafeCell<Fields>,
-    /// What reports call its function; null where nobody has said.
+    /// The function's name in reports; null if none was set.
     name: AtomicPtr<Name>,
 }
 
 #[repr(C)]
 pub(super) struct Fields {
     pub(super) function: EmbeddedFunction,
-    /// Its function's name, for whoever made the item: nothing here looks at it.
+    /// The function's name, for the creator of the item; not read here.
     pub(super) label: *const c_char,
     pub(super) flags: u32,
     /// How often it is disabled.
     pub(super) disables: u32,
-    /// That of the queueing that is pending.
+    /// The ticket of the pending queueing.
     pub(super) ticket: QueueingTicket,
-    /// The limiter that it was to pass last, by its address; 0 for none.
+    /// The address of the limiter that it was to pass last; 0 for none.
     pub(super) limiter: u64,
-    /// Of a delayed queueing: the timers, counted, and the entry there.
+    /// For a delayed queueing: a counted reference to the timers, and its entry there.
     pub(super) timers: *const (),
     pub(super) key: Key,
 }
 
-// SAFETY: the fields are reached under a lock, the name is atomic.
+// SAFETY: the fields are accessed under a lock, the name is atomic.
 unsafe impl Send for EmbeddedWork {}
 // SAFETY: as above.
 unsafe impl Sync for EmbeddedWork {}
@@ -58,20 +58,20 @@ unsafe impl Sync for EmbeddedWork {}
 pub(super) const PENDING: u32 = 1 << 0;
 /// It waits for its time; with `PENDING` only.
 pub(super) const DELAYED: u32 = 1 << 1;
-/// It was set up, and not only made of zeros.
+/// It was set up, rather than only zero-initialized.
 pub(super) const READY: u32 = 1 << 2;
-/// The bits above say, with `PENDING` only, in which process it is queued: what was pending at a fork never runs in the
-/// child.
+/// With `PENDING` only, the bits above identify the process in which it is queued: a queueing that was pending at a fork never
+/// runs in the child.
 const PROCESS: u32 = 3;
 
-/// The flags that say that an item is pending in a process.
+/// Returns the flags of an item that is pending in a process.
 pub(super) fn pending_in(process_generation: u32) -> u32 {
     PENDING | process_generation << PROCESS
 }
 
 impl EmbeddedWork {
-    /// An item that calls `function`. Queued nowhere. The label, which may be null, is whoever's who asks for it by
-    /// [`label`](Self::label).
+    /// Creates an item that calls `function`. It is not queued yet. The label, which may be null, is for the program;
+    /// [`label`](Self::label) returns it.
     ///
     /// # Examples
     /// ```
@@ -97,7 +97,7 @@ impl EmbeddedWork {
         Self { fields: UnsafeCell::new(fields), name: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// As [`new`](Self::new), with a name for reports.
+    /// Creates an item like [`new`](Self::new), with a name for reports.
     ///
     /// # Examples
     /// As [`FunctionName::leak`].
@@ -107,16 +107,16 @@ impl EmbeddedWork {
         made
     }
 
-    /// The label that was given with its function, which stays the same.
+    /// Returns the label that was given with its function; it never changes.
     ///
     /// # Examples
     /// As [`new`](Self::new).
     pub fn label(&self) -> *const c_char {
-        // SAFETY: nobody writes it.
+        // SAFETY: it is never written after creation.
         unsafe { (&raw const (*self.fields.get()).label).read() }
     }
 
-    /// True if it has a name for reports.
+    /// Returns true if it has a name for reports.
     ///
     /// # Examples
     /// As [`new`](Self::new).
@@ -125,7 +125,7 @@ impl EmbeddedWork {
         !self.name.load(Acquire).is_null()
     }
 
-    /// Says what reports are to call its function.
+    /// Sets its function's name for reports.
     ///
     /// # Examples
     /// As [`FunctionName::leak`].
@@ -139,10 +139,10 @@ impl EmbeddedWork {
         unsafe { self.name.load(Acquire).as_ref() }.unwrap_or(&UNNAMED)
     }
 
-    /// Its fields.
+    /// Returns its fields.
     ///
     /// # Safety
-    /// It is there, and the caller has the lock of its stripe, both while they are used.
+    /// The item is alive, and the caller holds the lock of its stripe, both while the fields are used.
     #[inline(always)]
     pub(super) unsafe fn fields<'item>(place: NonNull<Self>) -> &'item mut Fields {
         // SAFETY: by this function's contract.
@@ -151,10 +151,10 @@ impl EmbeddedWork {
 }
 
 impl Fields {
-    /// True if it is set up, and neither pending nor disabled.
+    /// Returns true if it is set up, and neither pending nor disabled.
     #[inline(always)]
     pub(super) fn is_free(&self) -> bool {
-        // In one comparison: the two lie beside one another.
+        // In one comparison, since the two fields are adjacent.
         u64::from(self.flags) | u64::from(self.disables) << 32 == u64::from(READY)
     }
 
@@ -163,25 +163,25 @@ impl Fields {
         self.flags & flag != 0
     }
 
-    /// True if it is pending in the process whose flags these are.
+    /// Returns true if it is pending in the process with these flags.
     #[inline(always)]
     pub(super) fn is_pending_in(&self, process: u32) -> bool {
         self.flags & !(READY | DELAYED) == process
     }
 
-    /// It is not pending any more.
+    /// Marks it as not pending.
     #[inline(always)]
     pub(super) fn end_queueing(&mut self) {
         self.flags &= READY;
     }
 
-    /// It was pending in the process that this one was forked from, whose timers and locks are left alone.
+    /// Forgets a queueing of the process that this one was forked from; that process's timers and locks are not accessed.
     pub(super) fn forget_queueing(&mut self) {
         self.end_queueing();
         self.timers = ptr::null();
     }
 
-    /// Takes what the timers have of it out of the item: it is not delayed any more.
+    /// Takes its timer entry out of the item, which is then no longer delayed.
     pub(super) fn take_armed<P: Platform>(&mut self) -> Option<(Arc<Timers<P>>, Key)> {
         self.flags &= !DELAYED;
         let timers = std::mem::replace(&mut self.timers, ptr::null()).cast::<Timers<P>>();
@@ -202,15 +202,15 @@ impl fmt::Debug for EmbeddedWork {
     }
 }
 
-/// It is laid out as C sees it, in one line where the program aligns it so.
+/// Laid out as C expects, in one cache line if the program aligns it.
 const _: () = assert!(size_of::<EmbeddedWork>() == 64 && align_of::<EmbeddedWork>() == 8);
 
-/// What reports call a function of another language.
+/// The name of another language's function in reports.
 #[derive(Clone, Copy)]
 pub struct FunctionName(&'static Name);
 
 impl FunctionName {
-    /// A name that is never freed: make one for each function, not for each item.
+    /// Creates a name that is never freed: create one for each function, not for each item.
     ///
     /// # Examples
     /// ```
@@ -226,7 +226,7 @@ impl FunctionName {
         Self(Box::leak(Box::new(Name::Given(Box::leak(name.to_owned().into_boxed_str())))))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &'static str {
         self.0.get()
     }
@@ -238,7 +238,7 @@ impl fmt::Debug for FunctionName {
     }
 }
 
-/// An item, by its address, and the number of one of its queueings, in one word.
+/// An item's address and the number of one of its queueings, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub(super) struct QueueingTicket(u64);
@@ -246,38 +246,38 @@ pub(super) struct QueueingTicket(u64);
 /// Bits of a user-space address, without the lowest three, which are 0 for an item.
 const ADDRESS_BITS: u32 = 45;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
-/// Bits of a queueing's number. Unit tests and models have few, so that they see numbers wrap.
+/// Bits of a queueing's number. Unit tests and models have few, so that their numbers wrap.
 const NUMBER_BITS: u32 = if cfg!(any(test, loom)) { 3 } else { u64::BITS - ADDRESS_BITS };
-/// How many tickets of a stripe may be tombstones still on their way: half of the numbers, so that another number is
+/// How many tickets of a stripe may be tombstones that are still in a queue: half of the numbers, so that a free number is
 /// found in two attempts on average.
 pub(super) const MAX_TOMBSTONES: usize = 1 << (NUMBER_BITS - 1);
 
 impl QueueingTicket {
     pub(super) const NONE: Self = Self(0);
 
-    /// The next number. Numbers wrap, so the caller checks that no ticket that is still in use has it.
+    /// Returns the next number. Numbers wrap, so the caller checks that no ticket in use has it.
     #[inline(always)]
     pub(super) fn next(self) -> Self {
         self.ahead(1)
     }
 
-    /// The number `steps` further.
+    /// Returns the number `steps` further.
     #[inline(always)]
     pub(super) fn ahead(self, steps: u64) -> Self {
         let number = (self.0 >> ADDRESS_BITS).wrapping_add(steps) & ((1 << NUMBER_BITS) - 1);
         Self(number << ADDRESS_BITS)
     }
 
-    /// A number, with its item.
+    /// Combines a number with its item.
     #[inline(always)]
     pub(super) fn of(self, work: NonNull<EmbeddedWork>) -> Self {
         let address = work.as_ptr().expose_provenance() as u64 >> 3;
-        // `EmbeddedWorks` says so.
+        // Required by `EmbeddedWorks`.
         debug_assert!(address <= ADDRESS, "an item's address has 48 bits");
         Self(self.0 | address)
     }
 
-    /// True if it is one of this item's queueings.
+    /// Returns true if it is one of this item's queueings.
     pub(super) fn is_of(self, work: NonNull<EmbeddedWork>) -> bool {
         self.0 & ADDRESS == work.as_ptr().addr() as u64 >> 3
     }

@@ -1,5 +1,5 @@
-//! Models of items in memory that is freed: their queueings, runs, cancels and waits against one another. Each was seen to
-//! fail when what its comment names was changed.
+//! Models of items in memory that is freed: their queueings, runs, cancels and waits against one another. Each was seen to fail
+//! when the step that its comment names was changed.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -19,25 +19,25 @@ type Word = <Loom as Platform>::AtomicU32;
 
 unsafe extern "C-unwind" fn work(_: NonNull<EmbeddedWork>) {}
 
-/// What memory that was freed holds: nobody may call it.
+/// The content of freed memory: it must not be called.
 unsafe extern "C-unwind" fn freed(_: NonNull<EmbeddedWork>) {
     unreachable!("freed memory is called")
 }
 
-/// An item whose pool is a list under a lock. What it shares with the real one is all but the queue's side.
+/// An item whose pool is a list under a lock. It shares with the real one everything except the queue's side.
 struct Model {
     works: &'static EmbeddedWorks<Loom>,
     item: UnsafeCell<EmbeddedWork>,
     tokens: Lock<Loom, Vec<QueueingTicket>>,
-    /// What the function works on: loom reports two at once.
+    /// The function's data: loom reports two simultaneous accesses.
     data: <Loom as Platform>::Cell<u32>,
-    /// What a caller writes before it queues the item, and the run reads.
+    /// Written by a caller before it queues the item, and read by the run.
     message: Word,
     seen: Word,
     runs: Word,
 }
 
-// SAFETY: the item is reached as the protocol says, which is what is modelled.
+// SAFETY: the item is accessed by the rules of the protocol, which the model checks.
 unsafe impl Sync for Model {}
 // SAFETY: as above.
 unsafe impl Send for Model {}
@@ -84,15 +84,15 @@ impl Model {
         true
     }
 
-    /// As `EmbeddedToken::run`; false where there was nothing in the pool.
+    /// As `EmbeddedToken::run`; false if the pool was empty.
     fn work_once(&self) -> bool {
         let Some(ticket) = self.tokens.lock().pop() else { return false };
         let stripe = self.works.stripe(self.place());
         let run = Run::new(ticket);
         let Some((function, _)) = begin(stripe, &run) else { return true };
-        // SAFETY: it does nothing, or tells.
+        // SAFETY: it does nothing, or reports the error.
         unsafe { function(ticket.work()) };
-        // SAFETY: what the model shows: nobody else is here.
+        // SAFETY: shown by the model: no other thread accesses it.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.seen.store(self.message.load(Relaxed), Relaxed);
         self.runs.fetch_add(1, Relaxed);
@@ -108,15 +108,15 @@ impl Model {
         while self.work_once() {}
     }
 
-    /// Its memory is the program's again, which puts something else there.
+    /// Frees the item: the program reuses its memory.
     fn free(&self) {
-        // SAFETY: what the model shows: nobody else reaches it.
+        // SAFETY: shown by the model: no other thread accesses it.
         unsafe { self.item.get().write(EmbeddedWork::new(freed, ptr::null())) };
     }
 
-    /// True if nobody has written to what took the item's place.
+    /// Returns true if the reused memory was not written.
     fn is_untouched(&self) -> bool {
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread is left.
         let item = unsafe { EmbeddedWork::fields(self.place()) };
         ptr::fn_addr_eq(item.function, freed as super::item::EmbeddedFunction)
             && item.flags == READY
@@ -125,8 +125,8 @@ impl Model {
     }
 }
 
-/// Two workers, and an item that is queued again while it runs. Fails with `begin` clearing `PENDING` in one critical section
-/// and putting its run on the list in another.
+/// Two workers, and an item that is queued again while it runs. Fails if `begin` clears `PENDING` in one critical section and
+/// puts its run on the list in another.
 #[test]
 fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
     for has_limit in [false, true] {
@@ -144,8 +144,8 @@ fn loom_an_embedded_item_never_runs_on_two_workers_at_once() {
     }
 }
 
-/// A cancel that waits, after which the memory is freed while the pool still has the token. Fails with `begin` reading the
-/// item before it looks whether its ticket is a tombstone, and with `make_tombstone` leaving the ticket out of the list.
+/// A cancel that waits, after which the memory is freed while the pool still has the token. Fails if `begin` reads the item
+/// before it checks whether its ticket is a tombstone, and if `make_tombstone` leaves the ticket out of the list.
 #[test]
 fn loom_a_cancelled_embedded_item_may_be_freed() {
     Loom::check(3, || {
@@ -153,7 +153,7 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
         assert!(model.queue(false));
         let worker = Arc::clone(&model);
         let worker = loom::thread::spawn(move || worker.work_until_idle());
-        // SAFETY: the item is there, until the call is over.
+        // SAFETY: the item is alive until the call has returned.
         let cancelled = unsafe { model.works.cancel_and_wait(model.place()) }.unwrap();
         model.free();
         worker.join().unwrap();
@@ -163,7 +163,7 @@ fn loom_a_cancelled_embedded_item_may_be_freed() {
     });
 }
 
-/// An item that is queued, cancelled and queued again while it runs. Fails with `park` keeping the tombstone's place.
+/// An item that is queued, cancelled and queued again while it runs. Fails if `park` keeps the tombstone's place.
 #[test]
 fn loom_an_embedded_item_that_is_queued_anew_while_it_runs_is_run_once_for_each_queueing() {
     for has_limit in [false, true] {
@@ -174,7 +174,7 @@ fn loom_an_embedded_item_that_is_queued_anew_while_it_runs_is_run_once_for_each_
             let worker = loom::thread::spawn(move || worker.work_until_idle());
             let mut runs = 1;
             runs += u32::from(model.queue(has_limit));
-            // SAFETY: the item is there.
+            // SAFETY: the item is alive.
             runs -= u32::from(unsafe { model.works.cancel(model.place()) });
             runs += u32::from(model.queue(has_limit));
             model.work_until_idle();
@@ -185,7 +185,7 @@ fn loom_an_embedded_item_that_is_queued_anew_while_it_runs_is_run_once_for_each_
     }
 }
 
-/// Fails with a look at the flags before the lock is taken, which refuses what is pending.
+/// Fails with a check of the flags before the lock is taken that rejects a pending item.
 #[test]
 fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refused_queueing() {
     Loom::check(3, || {
@@ -201,8 +201,8 @@ fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refuse
     });
 }
 
-/// A lost wake-up is a deadlock, which loom reports. Fails with `tell_tombstone` leaving the waiters where they are, and with
-/// `end` not taking them.
+/// A lost wake-up is a deadlock, which loom reports. Fails if `tell_tombstone` leaves the waiters where they are, and if `end`
+/// does not take them.
 #[test]
 fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
     Loom::check(2, || {
@@ -211,7 +211,7 @@ fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
         let [worker, canceller] = [Arc::clone(&model), Arc::clone(&model)];
         let worker = loom::thread::spawn(move || worker.work_until_idle());
         let canceller = loom::thread::spawn(move || {
-            // SAFETY: the item is there.
+            // SAFETY: the item is alive.
             unsafe { canceller.works.cancel(canceller.place()) }
         });
         // SAFETY: as above.

@@ -1,15 +1,15 @@
-//! Reusable work items in memory that the caller has, for languages without destructors.
+//! Reusable work items in the caller's memory, for languages without destructors.
 //!
-//! A [`Work`](crate::Work) is counted: each handle keeps its memory. C has no such handles: an item is a member
-//! of a structure of the program's, which frees it when it likes, inside of the item's own function, too. So what
-//! a queueing, a run and a wait need beyond the state in the item itself is kept elsewhere, as in the kernel.
-//! `README.md` beside this file tells the protocol. Who may touch what:
+//! A [`Work`](crate::Work) is reference-counted: each handle keeps its memory. C has no such handles: an item is a member of
+//! one of the program's structures, which the program may free at any time, including inside the item's own function. So the
+//! state that a queueing, a run or a wait needs beyond the item's own is kept elsewhere, as in the kernel. `README.md` beside
+//! this file describes the protocol. Access rules:
 //!
-//! 1. An item's fields are read and written under the lock of its *stripe* alone, which its address says.
-//! 2. Who has a *ticket* (a pool's token, a place that is kept, a timer's entry) looks, under that lock, whether
-//!    it is a tombstone, before anything else: only while it is not, the item is known to be there.
-//! 3. A run is a record on its worker's stack, in a list of the stripe's. Nothing of the item is touched from the
-//!    call of its function on.
+//! 1. An item's fields are read and written only under the lock of its *stripe*, which its address determines.
+//! 2. The holder of a *ticket* (a pool's token, a place that is kept, a timer's entry) first checks, under that lock, whether
+//!    it is a tombstone. The item is known to be alive only if it is not.
+//! 3. A run is a record on its worker's stack, in a list of the stripe. The item is not accessed from the call of its function
+//!    on.
 
 mod item;
 #[cfg(all(test, loom))]

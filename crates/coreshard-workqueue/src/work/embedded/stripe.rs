@@ -1,5 +1,4 @@
-//! A stripe: the lock of the items whose addresses fall on it, with what is to be known of them beyond their own
-//! fields.
+//! A stripe: the lock of the items whose addresses map to it, with the state of those items beyond their own fields.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -18,29 +17,28 @@ pub(super) struct Stripe<P: Platform> {
     state: Lock<P, StripeState<P>>,
 }
 
-/// What is under a stripe's lock, beside the fields of its items.
+/// State under a stripe's lock, besides the fields of its items.
 pub(super) struct StripeState<P: Platform> {
-    /// That of the latest queueing, without an item.
+    /// The number of the latest queueing, as a ticket without an item.
     latest: QueueingTicket,
-    /// The runs that go on.
+    /// The active runs.
     runs: *const Run<P>,
-    /// Tickets that were made a tombstone and are still on their way.
+    /// Tickets that became tombstones and are still in a queue.
     tombstones: BTreeSet<QueueingTicket>,
     waiters: *const RunWaiter<P>,
 }
 
-// SAFETY: what the lists lead to is on the stacks of threads that take themselves off before they leave, and is
-// reached under the lock alone, but for what `RunWaiter` and `Run::behind` say.
+// SAFETY: the lists point to the stacks of threads that remove themselves before they leave, and are accessed only under the
+// lock, with the exceptions explained at `RunWaiter` and `Run::behind`.
 unsafe impl<P: Platform> Send for StripeState<P> {}
 
 /// A run of an item's function, on the stack of its worker.
 pub(super) struct Run<P: Platform> {
     pub(super) ticket: QueueingTicket,
     next: Cell<*const Self>,
-    /// A place that is kept for a queueing until the run is over.
+    /// A place that is kept for a queueing until the run has ended.
     parked: Cell<Option<KeptPlace<P, QueueingTicket>>>,
-    /// The queue, by its name, of a queueing that waits for this run; 0 for none. Its own thread reads it
-    /// without the lock.
+    /// The identifier of the queue of a queueing that waits for this run; 0 for none. Its own thread reads it without the lock.
     pub(super) behind: P::AtomicU64,
 }
 
@@ -63,13 +61,13 @@ impl<P: Platform> Run<P> {
     }
 }
 
-/// A thread that waits until a queueing is over, or a tombstone; on its stack.
+/// A thread that waits until a queueing has finished or is a tombstone; on its stack.
 pub(super) struct RunWaiter<P: Platform> {
     ticket: Cell<QueueingTicket>,
-    /// A queueing whose cancellation ends the wait as well; `NONE` for none.
+    /// A queueing whose cancellation also ends the wait; `NONE` for none.
     own: Cell<QueueingTicket>,
     next: Cell<*const Self>,
-    /// 1 once it is over: from then on nobody else knows of the waiter.
+    /// 1 once the wait has ended: from then on no other thread accesses the waiter.
     is_over: P::AtomicU32,
 }
 
@@ -83,12 +81,12 @@ impl<P: Platform> RunWaiter<P> {
         }
     }
 
-    /// There is nothing to wait for. It is on no list.
+    /// Marks the wait as ended, since there is nothing to wait for. It is on no list.
     pub(super) fn is_over_already(&self) {
         self.is_over.store(1, Release);
     }
 
-    /// False if it is not over by then.
+    /// Returns false if the wait has not ended by then.
     pub(super) fn wait_until(&self, deadline: Option<Time>) -> bool {
         while self.is_over.load(Acquire) == 0 {
             let left = deadline.map(|deadline| deadline - P::now());
@@ -101,11 +99,11 @@ impl<P: Platform> RunWaiter<P> {
     }
 }
 
-/// What is done when the lock is free again: who waits is woken, and what is not needed any more let go of.
+/// Actions for after the lock is released: waking waiters and releasing objects.
 #[must_use]
 pub(super) struct Afterwards<P: Platform> {
     over: *const RunWaiter<P>,
-    /// Lets go of what it has when it is dropped.
+    /// Releases its contents when it is dropped.
     due: Option<Due<P>>,
     timers: Option<Arc<Timers<P>>>,
 }
@@ -115,15 +113,15 @@ impl<P: Platform> Afterwards<P> {
         Self { over: ptr::null(), due: None, timers: None }
     }
 
-    /// Without the lock.
+    /// Performs the actions, without the lock.
     pub(super) fn see_to_it(self) {
         let mut waiter = self.over;
         while !waiter.is_null() {
-            // SAFETY: it sleeps until its word is changed, which nobody else does: it is on no list any more.
+            // SAFETY: it sleeps until its word changes, which only this thread does: it is on no list any more.
             let next = unsafe { (*waiter).next.get() };
             // SAFETY: as above.
             let word = unsafe { &raw const (*waiter).is_over };
-            // SAFETY: as above; after this store the waiter may be gone, and its word is named by its address alone.
+            // SAFETY: as above; after this store the waiter may be freed, so its word is only identified by its address.
             unsafe { (*word).store(1, Release) };
             P::wake_all(word);
             waiter = next;
@@ -150,8 +148,8 @@ impl<P: Platform> Stripe<P> {
 }
 
 impl<P: Platform> StripeState<P> {
-    /// The ticket of one more queueing of an item whose last one has the ticket `last`. No other ticket in use is equal to
-    /// it. `None` if [`MAX_TOMBSTONES`] tickets are tombstones and still on their way.
+    /// Returns a ticket for another queueing of an item whose last one has the ticket `last`. No other ticket in use is equal
+    /// to it. `None` if [`MAX_TOMBSTONES`] tickets are tombstones that are still in a queue.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -183,24 +181,24 @@ impl<P: Platform> StripeState<P> {
             if !is_used {
                 return Some(ticket);
             }
-            // Tombstones often have numbers in a row: a step that grows leaves them behind soon. Triangular numbers
-            // modulo a power of two reach every number.
+            // Tombstones often have consecutive numbers, which a growing step soon skips. Triangular numbers modulo a power of
+            // two reach every number.
             self.latest = self.latest.ahead(steps);
             steps += 1;
         }
     }
 
-    /// True if a run of any of its items goes on.
+    /// Returns true if any of its items is running.
     #[inline(always)]
     pub(super) fn has_runs(&self) -> bool {
         !self.runs.is_null()
     }
 
-    /// The run of an item that goes on, if there is one.
+    /// Returns the active run of an item, if there is one.
     #[inline(always)]
     pub(super) fn run_of(&self, work: NonNull<EmbeddedWork>) -> Option<&Run<P>> {
         let mut run = self.runs;
-        // SAFETY: a run is on the list while it is there.
+        // SAFETY: a run is alive while it is on the list.
         while let Some(found) = unsafe { run.as_ref() } {
             if found.ticket.is_of(work) {
                 return Some(found);
@@ -210,14 +208,14 @@ impl<P: Platform> StripeState<P> {
         None
     }
 
-    /// Puts a run on the list; the caller takes it off by [`Self::end`] before it moves, or goes.
+    /// Puts a run on the list; the caller removes it by [`Self::end`] before it moves or is dropped.
     #[inline(always)]
     pub(super) fn begin(&mut self, run: &Run<P>) {
         run.next.set(self.runs);
         self.runs = run;
     }
 
-    /// Takes a run off the list: the place that was kept, and who is to be woken.
+    /// Removes a run from the list, and returns the place that was kept and the waiters to wake.
     #[inline(always)]
     pub(super) fn end(
         &mut self,
@@ -227,7 +225,7 @@ impl<P: Platform> StripeState<P> {
             self.runs = run.next.get();
         } else {
             let mut before = self.runs;
-            // SAFETY: the list holds runs that are there, this one among them.
+            // SAFETY: the list holds live runs, this one among them.
             while let Some(found) = unsafe { before.as_ref() } {
                 before = found.next.get();
                 if ptr::eq(before, run) {
@@ -240,7 +238,7 @@ impl<P: Platform> StripeState<P> {
         (run.parked.take(), Afterwards { over, ..Afterwards::nothing() })
     }
 
-    /// True if this ticket is a tombstone; it is not on its way any more.
+    /// Returns true if this ticket is a tombstone, and removes it from the tombstones.
     #[inline(always)]
     pub(super) fn take_tombstone(&mut self, ticket: QueueingTicket) -> bool {
         !self.tombstones.is_empty() && self.tombstones.remove(&ticket)
@@ -250,7 +248,7 @@ impl<P: Platform> StripeState<P> {
         self.tombstones.contains(&ticket)
     }
 
-    /// Makes the queueing that is pending a tombstone.
+    /// Makes the pending queueing a tombstone.
     pub(super) fn make_tombstone(&mut self, work: &mut Fields) -> Afterwards<P> {
         debug_assert!(work.is(PENDING), "it is pending");
         let ticket = work.ticket;
@@ -269,20 +267,20 @@ impl<P: Platform> StripeState<P> {
         Afterwards { over: self.tell_tombstone(ticket), due, timers }
     }
 
-    /// As [`Self::make_tombstone`], by whoever has the ticket.
+    /// As [`Self::make_tombstone`], by the holder of the ticket.
     pub(super) fn give_up(&mut self, work: &mut Fields) -> Afterwards<P> {
         let timers = work.take_armed::<P>().map(|(timers, _)| timers);
         work.end_queueing();
         Afterwards { over: self.tell_tombstone(work.ticket), due: None, timers }
     }
 
-    /// Who waits for a queueing that is a tombstone waits for the run that goes on, if there is one, unless the queueing is its own.
+    /// Makes the waiters of a tombstone wait for the active run, if there is one, unless the queueing is their own.
     fn tell_tombstone(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         let Some(run) = self.run_of(ticket.work()) else { return self.take_waiters(ticket) };
         run.behind.store(0, Relaxed);
         let running = run.ticket;
         let mut waiter = self.waiters;
-        // SAFETY: who is on the list is there, and changed under the lock alone.
+        // SAFETY: a waiter on the list is alive, and changed only under the lock.
         while let Some(found) = unsafe { waiter.as_ref() } {
             if found.ticket.get() == ticket {
                 found.ticket.set(running);
@@ -292,7 +290,7 @@ impl<P: Platform> StripeState<P> {
         self.take_waiters_if(|waiter| waiter.own.get() == ticket)
     }
 
-    /// As [`Self::await_end`] of the run that goes on, by a worker that holds the queueing `own`.
+    /// As [`Self::await_end`] for the active run, by a worker that holds the queueing `own`.
     pub(super) fn await_turn(
         &mut self,
         running: QueueingTicket,
@@ -303,14 +301,14 @@ impl<P: Platform> StripeState<P> {
         self.await_end(running, waiter);
     }
 
-    /// Puts a waiter on the list, which takes it off when that queueing is over or a tombstone.
+    /// Puts a waiter on the list; it is removed when that queueing has finished or is a tombstone.
     pub(super) fn await_end(&mut self, ticket: QueueingTicket, waiter: &RunWaiter<P>) {
         waiter.ticket.set(ticket);
         waiter.next.set(self.waiters);
         self.waiters = waiter;
     }
 
-    /// Takes a waiter off the list; false where it was: then its word is changed soon.
+    /// Removes a waiter from the list; returns false if it was removed already: then its word changes soon.
     pub(super) fn take_off(&mut self, waiter: &RunWaiter<P>) -> bool {
         let mut is_there = false;
         self.keep_waiters(|found| {
@@ -326,7 +324,7 @@ impl<P: Platform> StripeState<P> {
         if self.waiters.is_null() { ptr::null() } else { self.take_waiters_of_many(ticket) }
     }
 
-    /// Those who wait for this queueing, off the list and in one of their own.
+    /// Moves the waiters of this queueing to a list of their own.
     #[cold]
     fn take_waiters_of_many(&mut self, ticket: QueueingTicket) -> *const RunWaiter<P> {
         self.take_waiters_if(|found| found.ticket.get() == ticket)
@@ -345,7 +343,7 @@ impl<P: Platform> StripeState<P> {
         taken
     }
 
-    /// Leaves those on the list that `keeps` is true of.
+    /// Keeps the waiters for which `keeps` returns true.
     fn keep_waiters(&mut self, mut keeps: impl FnMut(&RunWaiter<P>) -> bool) {
         let mut waiter = std::mem::replace(&mut self.waiters, ptr::null());
         // SAFETY: as in `tell_tombstone`.

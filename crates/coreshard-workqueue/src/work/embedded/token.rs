@@ -1,4 +1,4 @@
-//! What a pool holds of a queueing, and how it is run.
+//! A queueing as stored in a pool, and how it is run.
 #![allow(unsafe_code)]
 
 use std::panic::Location;
@@ -19,7 +19,7 @@ use crate::work::delayed::{Added, Queueing};
 use crate::work::way::KeptPlace;
 use crate::work::work_core::Function;
 
-/// What a pool holds: 16 bytes, so that it travels inside an item's slot.
+/// A queueing as stored in a pool: 16 bytes, so that it fits inside an item's slot.
 pub(super) struct EmbeddedToken<P: Platform> {
     pub(super) stripe: &'static Stripe<P>,
     pub(super) ticket: QueueingTicket,
@@ -31,9 +31,8 @@ impl<P: Platform> Clone for EmbeddedToken<P> {
     }
 }
 
-/// Brings a queueing that has its ticket to its place in a queue. Where the item runs at this moment, the place is
-/// kept until that run is over, so that no other worker comes upon it; but a place in a queue with a limit is taken
-/// in turn.
+/// Sends a queueing that has its ticket to its place in a queue. If the item is running, the place is kept until that run has
+/// ended, so that no other worker reaches it; a place in a queue with a limit is instead taken in turn.
 #[inline(always)]
 pub(super) fn dispatch<P: Platform>(
     stripe: &'static Stripe<P>,
@@ -52,7 +51,7 @@ pub(super) fn dispatch<P: Platform>(
     dispatch_in_turn(state, place, work, entry, token);
 }
 
-/// Where the item may run, or has to wait for its turn, or the queue looks at it.
+/// Handles an item that may be running, a queue with a limit, and a queue that bounds or measures its items.
 #[inline(never)]
 fn dispatch_in_turn<P: Platform>(
     mut state: LockGuard<'_, P, StripeState<P>>,
@@ -78,7 +77,8 @@ fn dispatch_in_turn<P: Platform>(
     token.send(entry);
 }
 
-/// A worker has come upon a token: what it is to call, now that its run is on the list; nothing where the token is a tombstone.
+/// Begins a queueing that a worker has reached: puts its run on the list, and returns the function to call; `None` if the token
+/// is a tombstone.
 #[inline(always)]
 pub(super) fn begin<P: Platform>(
     stripe: &'static Stripe<P>,
@@ -91,14 +91,14 @@ pub(super) fn begin<P: Platform>(
             return None;
         }
         if let Some(running) = state.run_of(ticket.work()).map(|run| run.ticket) {
-            // It was queued while it ran, in a queue with a limit. Its turn has come, and is kept.
+            // It was queued while it ran, in a queue with a limit. It keeps its turn.
             let waiter = RunWaiter::new();
             state.await_turn(running, ticket, &waiter);
             drop(state);
             blocking::<P, _>(|| waiter.wait_until(None));
             continue;
         }
-        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is alive, and accessed under the lock.
         let (work, name) =
             unsafe { (EmbeddedWork::fields(ticket.work()), ticket.work().as_ref().name()) };
         work.end_queueing();
@@ -114,7 +114,7 @@ impl<P: Platform> EmbeddedToken<P> {
         entry.send_as(|| Label::Work("an embedded work item", Location::caller()), self);
     }
 
-    /// On a worker.
+    /// Runs the item, on a worker.
     #[inline]
     fn run(self) {
         let Self { stripe, ticket } = self;
@@ -124,11 +124,11 @@ impl<P: Platform> EmbeddedToken<P> {
         let identity = place.as_ptr().cast_const().cast();
         let called = user::call(|| {
             inside_work::<P, _>(identity, name, &run.behind, || {
-                // SAFETY: whoever has queued it says that the function may be called with it.
+                // SAFETY: the caller that queued it guarantees that the function may be called with it.
                 unsafe { function(place) };
             });
         });
-        // The item may be gone from here on.
+        // The item may be freed from here on.
         let (parked, afterwards) = stripe.lock().end(&run);
         if let Some(parked) = parked {
             parked.resume(|ticket, entry| Self { stripe, ticket }.send(entry));
@@ -155,7 +155,7 @@ impl<P: Platform> ItemBody for EmbeddedToken<P> {
             return "(a cancelled work item)";
         }
         let work: NonNull<EmbeddedWork> = self.ticket.work();
-        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is alive, and accessed under the lock.
         unsafe { work.as_ref() }.name().get()
     }
 
@@ -163,7 +163,7 @@ impl<P: Platform> ItemBody for EmbeddedToken<P> {
         self.stripe.lock().is_tombstone(self.ticket)
     }
 
-    /// As if it was cancelled.
+    /// Treats the queueing as cancelled.
     fn set_aside(self) -> Option<Returned> {
         self.give_up();
         None
@@ -179,7 +179,7 @@ impl<P: Platform> Queueing<P> for EmbeddedToken<P> {
             entry.abandon();
             return None;
         }
-        // SAFETY: neither a tombstone nor begun: the item is there, and under the lock.
+        // SAFETY: neither a tombstone nor begun: the item is alive, and accessed under the lock.
         let work = unsafe { EmbeddedWork::fields(ticket.work()) };
         let armed = work.take_armed::<P>();
         dispatch(stripe, state, ticket.work(), work, entry);

@@ -1,4 +1,4 @@
-//! All items of a process, and what is done with one: the functions of [`EmbeddedWorks`].
+//! All embedded items of a process, and the operations on them: the functions of [`EmbeddedWorks`].
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -24,15 +24,16 @@ use crate::work::way::{self, Way};
 
 type Place = NonNull<EmbeddedWork>;
 
-/// What is done with [`EmbeddedWork`]s: all of a process's go by one of these, since an item may be queued on any
-/// queue of any runtime.
+/// The operations on [`EmbeddedWork`]s. All items of a process must use the same one of these, since an item may be queued on
+/// any queue of any runtime.
 ///
-/// The functions are as those of [`Work`](crate::Work), but that the memory is the caller's business:
+/// The functions correspond to those of [`Work`](crate::Work), but the caller manages the memory:
 ///
 /// # Safety
-/// Each function needs an item that was made by [`EmbeddedWork::new`] (or by a static initializer, as it says), and
-/// below 2⁴⁸ (where all memory of a program is that does not ask for other), that stays where it is and is not freed while it is pending, nor while the call goes on. While it runs it may be
-/// freed by its own function, or by whoever knows that nothing of this program will name it any more.
+/// Each function needs an item that was made by [`EmbeddedWork::new`], or by a static initializer as described there. The item
+/// must lie below 2⁴⁸, which holds for all memory of a program that does not request other memory. It must not move or be freed
+/// while it is pending, nor during the call. While it runs it may be freed by its own function, or by a thread that knows that
+/// nothing in this program will access it any more.
 ///
 /// # Examples
 /// ```
@@ -54,13 +55,13 @@ type Place = NonNull<EmbeddedWork>;
 /// ```
 pub struct EmbeddedWorks<P: Platform = Host> {
     stripes: Box<[Padded<Stripe<P>>]>,
-    /// One less than there are.
+    /// One less than the number of stripes.
     mask: usize,
-    /// In a process that was forked since, locks may be held by nobody who is there.
+    /// In a process that was forked since, locks may be held by threads that do not exist there.
     process_generation: u32,
     /// The flags of an item that is pending in this process.
     pub(super) pending: u32,
-    /// Those of one that is queued for now.
+    /// The flags of an item that is queued without a delay.
     pub(super) queued: u32,
 }
 
@@ -68,11 +69,11 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// The most locks that [`leak`](Self::leak) makes.
     pub const MAX_STRIPES: usize = 1 << 20;
 
-    /// Makes one that is never freed, with `stripes` locks, rounded up to a power of two. Items are spread over the locks by
-    /// their addresses: choose many times the number of CPUs, so that two threads seldom meet at one.
+    /// Creates an instance that is never freed, with `stripes` locks, rounded up to a power of two. Items are spread over the
+    /// locks by their addresses: choose many times the number of CPUs, so that two threads seldom use the same one.
     ///
     /// # Panics
-    /// If `stripes` is above [`MAX_STRIPES`](Self::MAX_STRIPES).
+    /// Panics if `stripes` is above [`MAX_STRIPES`](Self::MAX_STRIPES).
     pub fn leak(stripes: usize) -> &'static Self {
         assert!(
             stripes <= Self::MAX_STRIPES,
@@ -88,20 +89,20 @@ impl<P: Platform> EmbeddedWorks<P> {
         Box::leak(Box::new(Self { stripes, mask, process_generation, pending, queued }))
     }
 
-    /// True in the process that it was made in; in one that was forked since, make another one. An item that was pending
-    /// then never runs here: it can be queued again when it was cancelled, or made anew.
+    /// Returns true in the process that it was created in; create another one in a process that was forked since. An item that
+    /// was pending at the fork never runs there: it can be queued again after it was cancelled or created anew.
     pub fn is_of_this_process(&self) -> bool {
         P::process_generation() == self.process_generation
     }
 
-    /// As [`Work::queue`](crate::Work::queue): queues it in the pod of the CPU that the caller runs on; false if it was
-    /// pending.
+    /// Queues the item in the pod of the CPU that the caller runs on, as [`Work::queue`](crate::Work::queue) does; returns
+    /// false if it was pending.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::queue`](crate::Work::queue) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     pub unsafe fn queue(
         &'static self,
@@ -113,11 +114,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         unsafe { self.send(work, queue, Target::Here) }
     }
 
-    /// As [`queue`](Self::queue), without a word of why not: `None` where it is not queued and not pending. Not looked at is
-    /// whether these are of this process, which the caller has seen to.
+    /// Queues the item like [`queue`](Self::queue), without a reason on failure: `None` if it was neither queued nor pending.
+    /// The caller has checked that the item and the queue belong to this process.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     pub unsafe fn try_queue(
         &'static self,
@@ -135,11 +136,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         Some(true)
     }
 
-    /// Sets up what a static initializer has made, and gives it a name for reports; one that is set up stays as it is. Until
-    /// then it cannot be queued at once ([`NotSetUp`](crate::WorkErrorReason::NotSetUp)).
+    /// Sets up an item made by a static initializer, and gives it a name for reports; an item that is set up is unchanged.
+    /// Until then it cannot be queued without a delay ([`NotSetUp`](crate::WorkErrorReason::NotSetUp)).
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn set_up(&'static self, work: NonNull<EmbeddedWork>, name: FunctionName) {
         // SAFETY: by this function's contract.
         let (_, _state, item) = unsafe { self.lock(work) };
@@ -153,7 +154,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     /// Queues it now.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     #[inline(always)]
     unsafe fn send(
         &'static self,
@@ -161,7 +162,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         queue: &Workqueue<P>,
         target: Target,
     ) -> Result<bool, WorkError> {
-        // SAFETY: by this function's contract, until it is sent: the lock is freed no sooner.
+        // SAFETY: by this function's contract, until it is sent: the lock is not released before.
         let (stripe, mut state, item) = unsafe { self.lock(work) };
         if !item.is_free() {
             // A disabled one is never pending.
@@ -181,14 +182,14 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(true)
     }
 
-    /// As [`Work::queue_to`](crate::Work::queue_to): queues it for `target` when `delay` is over; false if it was
-    /// pending.
+    /// Queues the item for `target` when `delay` has elapsed, as [`Work::queue_to`](crate::Work::queue_to) does; returns false
+    /// if it was pending.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::queue_to`](crate::Work::queue_to) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn queue_to(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -206,14 +207,14 @@ impl<P: Platform> EmbeddedWorks<P> {
             .map(|was_pending| !was_pending)
     }
 
-    /// As [`Work::modify_to`](crate::Work::modify_to): a queueing that has not begun is replaced; true if there
-    /// was one.
+    /// Replaces a queueing that has not begun, as [`Work::modify_to`](crate::Work::modify_to) does; returns true if there was
+    /// one.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::modify_to`](crate::Work::modify_to) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn modify_to(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -226,11 +227,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         unsafe { self.queue_slowly(work, queue, target, delay, true) }
     }
 
-    /// Queues it, with or without a delay; true if it was pending. Then the earlier queueing stays, unless this one
+    /// Queues it, with or without a delay; returns true if it was pending. The earlier queueing then stays, unless this one
     /// replaces it.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     unsafe fn queue_slowly(
         &'static self,
         work: Place,
@@ -249,7 +250,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         if item.disables != 0 {
             return Err(error(work, WorkErrorKind::Disabled));
         }
-        // A queueing that is pending stays as it is if the queue takes no other.
+        // A pending queueing stays as it is if the queue rejects the new one.
         let ticket = draw(&mut state, work, item)?;
         let way = Way::find(queue, target, deadline).map_err(named)?;
         let was_pending = item.is(PENDING);
@@ -283,14 +284,14 @@ impl<P: Platform> EmbeddedWorks<P> {
         Err(error(work, WorkErrorKind::Timer(refused)))
     }
 
-    /// As [`Work::flush`](crate::Work::flush): waits until the latest queueing is over; false if there was nothing to wait for.
-    /// The item may be freed by its own function meanwhile.
+    /// Waits until the latest queueing has finished, as [`Work::flush`](crate::Work::flush) does; returns false if there was
+    /// nothing to wait for. The item may be freed by its own function meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::flush`](crate::Work::flush) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says; when it has begun to wait, the item may be gone.
+    /// As [`EmbeddedWorks`] requires; once the wait has begun, the item may be freed.
     pub unsafe fn flush(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         self.refuse_forked(work)?;
         let waiter = RunWaiter::new();
@@ -312,7 +313,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         let due = item.is(DELAYED).then(|| take_due::<P>(item)).flatten();
         state.await_end(ticket, &waiter);
         drop(state);
-        // It is brought forward, and may be over and gone from here on.
+        // It becomes due, and may finish and be freed from here on.
         let limiter = due.map_or(0, Delayed::queue_now);
         if way::is_behind_caller::<P>(limiter) && stripe.lock().take_off(&waiter) {
             return Err(WorkError::new(name.get(), WorkErrorKind::BehindCaller));
@@ -321,11 +322,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(true)
     }
 
-    /// As [`Work::cancel`](crate::Work::cancel): cancels a queueing that has not begun; true if there was one.
-    /// What a pool has of it does not name the item's memory any more, which may be freed if it does not run.
+    /// Cancels a queueing that has not begun, as [`Work::cancel`](crate::Work::cancel) does; returns true if there was one. The
+    /// tombstone in the pool no longer refers to the item's memory, which may be freed if the item is not running.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn cancel(&'static self, work: NonNull<EmbeddedWork>) -> bool {
         if !self.is_of_this_process() {
             return false;
@@ -341,13 +342,13 @@ impl<P: Platform> EmbeddedWorks<P> {
         true
     }
 
-    /// As [`Work::cancel_and_wait`](crate::Work::cancel_and_wait): cancels it, and waits until it does not run.
+    /// Cancels it, and waits until it is not running, as [`Work::cancel_and_wait`](crate::Work::cancel_and_wait) does.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::cancel_and_wait`](crate::Work::cancel_and_wait) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn cancel_and_wait(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -359,25 +360,26 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(was_pending)
     }
 
-    /// As [`Work::disable`](crate::Work::disable): cancels it, and lets nobody queue it; true if it was pending.
+    /// Cancels it and rejects further queueings, as [`Work::disable`](crate::Work::disable) does; returns true if it was
+    /// pending.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::disable`](crate::Work::disable) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn disable(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         // SAFETY: by this function's contract.
         unsafe { self.disable_with(work, None) }
     }
 
-    /// As [`disable`](Self::disable), and waits until it does not run.
+    /// Disables it like [`disable`](Self::disable), and waits until it is not running.
     ///
     /// # Errors
-    /// As [`Work::disable_and_wait`](crate::Work::disable_and_wait).
+    /// Fails as [`Work::disable_and_wait`](crate::Work::disable_and_wait) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn disable_and_wait(
         &'static self,
         work: NonNull<EmbeddedWork>,
@@ -394,7 +396,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     }
 
     /// # Safety
-    /// As [`EmbeddedWorks`] says; and the waiter is waited for where it is.
+    /// As [`EmbeddedWorks`] requires; the caller waits for the waiter without moving it.
     unsafe fn disable_with(
         &'static self,
         work: Place,
@@ -423,13 +425,13 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(was_pending)
     }
 
-    /// As [`Work::enable`](crate::Work::enable): takes one `disable` back; true if it can be queued again.
+    /// Reverts one `disable`, as [`Work::enable`](crate::Work::enable) does; returns true if the item can be queued again.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Work::enable`](crate::Work::enable) does.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn enable(&'static self, work: NonNull<EmbeddedWork>) -> Result<bool, WorkError> {
         self.refuse_forked(work)?;
         // SAFETY: by this function's contract.
@@ -441,11 +443,11 @@ impl<P: Platform> EmbeddedWorks<P> {
         Ok(item.disables == 0)
     }
 
-    /// As [`Work::is_pending`](crate::Work::is_pending). Memory that holds something else by now is taken for an item
-    /// that is pending only if the address of that is in it.
+    /// Returns whether it is pending, as [`Work::is_pending`](crate::Work::is_pending) does. Memory that was reused since is
+    /// mistaken for a pending item only if it contains that item's address.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says.
+    /// As [`EmbeddedWorks`] requires.
     pub unsafe fn is_pending(&'static self, work: NonNull<EmbeddedWork>) -> bool {
         if !self.is_of_this_process() {
             return false;
@@ -455,15 +457,15 @@ impl<P: Platform> EmbeddedWorks<P> {
         item.is_pending_in(self.pending) && item.ticket.is_of(work)
     }
 
-    /// As [`Work::is_running`](crate::Work::is_running). The item need not be there.
+    /// Returns whether it is running, as [`Work::is_running`](crate::Work::is_running) does. The item need not be alive.
     pub fn is_running(&'static self, work: NonNull<EmbeddedWork>) -> bool {
         self.is_of_this_process() && self.stripe(work).lock().run_of(work).is_some()
     }
 
-    /// Locks the stripe of an item, and gives its fields.
+    /// Locks the stripe of an item, and returns its fields.
     ///
     /// # Safety
-    /// As [`EmbeddedWorks`] says; and the fields are used while the lock is held.
+    /// As [`EmbeddedWorks`] requires; and the fields are used only while the lock is held.
     #[inline(always)]
     unsafe fn lock<'item>(
         &'static self,
@@ -480,7 +482,8 @@ impl<P: Platform> EmbeddedWorks<P> {
         if self.is_of_this_process() { Ok(()) } else { Err(forked(work)) }
     }
 
-    /// True if the item is pending. An error where it was in the process that this one was forked from: it never runs here.
+    /// Returns true if the item is pending. Fails if it was pending in the process that this one was forked from: it never runs
+    /// here.
     fn is_pending_here(&self, work: Place, item: &Fields) -> Result<bool, WorkError> {
         match item.is(PENDING) {
             pending if !pending || item.is_pending_in(self.pending) => Ok(pending),
@@ -488,7 +491,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         }
     }
 
-    /// Makes the queueing that is pending a tombstone.
+    /// Makes the pending queueing a tombstone.
     fn make_tombstone(&self, state: &mut StripeState<P>, item: &mut Fields) -> Afterwards<P> {
         if item.is_pending_in(self.pending) {
             return state.make_tombstone(item);
@@ -497,7 +500,7 @@ impl<P: Platform> EmbeddedWorks<P> {
         Afterwards::nothing()
     }
 
-    /// A free item begins a queueing that was counted in.
+    /// Begins a queueing, which was counted in, of a free item.
     #[inline(always)]
     fn bring(
         &self,
@@ -515,8 +518,8 @@ impl<P: Platform> EmbeddedWorks<P> {
 
     #[inline(always)]
     pub(super) fn stripe(&'static self, work: NonNull<EmbeddedWork>) -> &'static Stripe<P> {
-        // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of what the
-        // program's structures measure, and their lowest three bits are 0.
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of the sizes of the program's
+        // structures, and their lowest three bits are 0.
         let hash = (work.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35;
         // SAFETY: `leak` makes `mask + 1` of them, a power of two of at most `MAX_STRIPES`, which cannot have wrapped to 0.
         let stripe = unsafe { self.stripes.get_unchecked(hash as usize & self.mask) };
@@ -524,7 +527,7 @@ impl<P: Platform> EmbeddedWorks<P> {
     }
 }
 
-/// The ticket of one more queueing.
+/// Returns the ticket of another queueing.
 #[inline(always)]
 fn draw<P: Platform>(
     state: &mut StripeState<P>,
@@ -537,23 +540,23 @@ fn draw<P: Platform>(
 
 #[cold]
 fn forked(work: Place) -> WorkError {
-    // SAFETY: every caller's caller says that the item is there.
+    // SAFETY: every caller's caller guarantees that the item is alive.
     error(work, WorkErrorKind::Refused(RefusedReason::Forked))
 }
 
-/// Called where the item is there, by the contract of the caller's caller.
+/// Called while the item is alive, by the contract of the caller's caller.
 #[cold]
 fn error(work: Place, kind: WorkErrorKind) -> WorkError {
-    // SAFETY: as just said; its name may be read without a lock.
+    // SAFETY: as just explained; its name may be read without a lock.
     WorkError::new(unsafe { work.as_ref() }.name().get(), kind)
 }
 
-/// True if this thread is inside the item's function.
+/// Returns true if this thread is inside the item's function.
 fn is_inside_of<P: Platform>(work: Place) -> bool {
     runs_work::<P>(work.as_ptr().cast_const().cast())
 }
 
-/// Takes the entry of a delayed item out of the timers, if it was not fired; the item is still delayed.
+/// Takes the entry of a delayed item out of the timers, if it was not fired; the item is still marked as delayed.
 fn take_due<P: Platform>(item: &mut Fields) -> Option<Delayed<P, EmbeddedToken<P>>> {
     let (timers, key) = item.take_armed::<P>()?;
     let due = timers.remove(key).and_then(Due::take);
@@ -561,14 +564,14 @@ fn take_due<P: Platform>(item: &mut Fields) -> Option<Delayed<P, EmbeddedToken<P
     due
 }
 
-/// The same reference. The compiler does not see what it is made of: else it keeps an address for each field that is used, and one of them
-/// on the stack.
+/// Returns the same reference, and hides its origin from the compiler, which would otherwise keep an address for each field in
+/// use, one of them on the stack.
 #[inline(always)]
 fn in_one_register<T>(at: &'static T) -> &'static T {
     #[cfg(not(miri))]
     {
         let mut address = std::ptr::from_ref(at);
-        // SAFETY: it is no instruction, and leaves the address, and what lies there, as they are.
+        // SAFETY: it contains no instruction, and leaves the address and the memory there unchanged.
         unsafe {
             std::arch::asm!("/* {0} */", inout(reg) address, options(pure, readonly, nostack, preserves_flags));
             &*address
