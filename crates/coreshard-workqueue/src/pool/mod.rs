@@ -10,8 +10,7 @@
 //! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, their CPUs,
 //! items |
 //! | `state` | everything under the lock, and what concerns several parts of it |
-//! | `spin`, `batching`, `wake_cost` | how long to stay awake; a worker's estimates about its items; how many workers to wake at once |
-//! | `guests` | workers of other pods that help with waiting items |
+//! | `spin`, `batching` | how long to stay awake; a worker's estimates about its items; how many workers to wake at once |
 //! | `pool` | the pool: its lock, how items arrive and how workers are woken |
 //! | `context`, `job`, `current` | queries from a worker's thread, and the worker as forking code sees it |
 //! | `team`, `blocking`, `help` | a team's members; how a worker blocks; how a waiter runs subtasks |
@@ -26,7 +25,6 @@ mod context;
 mod current;
 mod fork_thieves;
 mod frame;
-mod guests;
 mod help;
 mod idle_workers;
 mod job;
@@ -52,9 +50,9 @@ mod start;
 mod state;
 mod team;
 mod waiting_items;
-mod wake_cost;
 mod worker;
 
+pub(crate) use batching::WakeCost;
 pub use blocking::{Blocking, blocking, yield_item};
 pub(crate) use blocking::{blocking_if_relieved, wait_for_workers, wait_in_turns};
 pub(crate) use context::{
@@ -76,4 +74,3 @@ pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use shared::PoolSettings;
 pub(crate) use slots::{MAX_INJECTORS, MAX_WORKERS};
 pub(crate) use team::{inject, mail, with_pool_of};
-pub(crate) use wake_cost::WakeCost;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform, Time, fields};
 
+use super::batching::{WakeCost, WakeMeter};
 use super::idle_workers::Kick;
 use super::link::LinkTag;
 use super::monitor_handle::MonitorHandle;
@@ -14,7 +15,6 @@ use super::slots::Injectors;
 use super::spin::OutsideWaits;
 use super::state::State;
 use super::waiting_items::Worklist;
-use super::wake_cost::{WakeCost, WakeMeter};
 use crate::base::error::message_of;
 use crate::base::event::Event;
 use crate::base::item::{Item, ItemParts};

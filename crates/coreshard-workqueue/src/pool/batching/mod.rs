@@ -30,8 +30,12 @@
 
 use coreshard_platform::{Platform, ThreadUsage};
 
-use super::wake_cost::WakeCost;
 use crate::intake::SLOTS_TO_A_BURST;
+
+mod wake_cost;
+
+pub(crate) use wake_cost::WakeCost;
+pub(super) use wake_cost::WakeMeter;
 
 /// A worker's estimates about its items.
 pub(super) struct Batching {

@@ -58,7 +58,7 @@ impl WakeCost {
 
 /// Wake-ups of a pool's workers: how many took a system call, and what they cost. Kept on a cache line that wakers write
 /// anyway.
-pub(super) struct WakeMeter<P: Platform> {
+pub(in crate::pool) struct WakeMeter<P: Platform> {
     count: P::AtomicU64,
     /// A [`WakeCost`]. Relaxed: it is an estimate, and a lost update does no harm.
     cost: P::AtomicU64,
@@ -68,7 +68,7 @@ pub(super) struct WakeMeter<P: Platform> {
 fields!(WakeMeter<P: Platform> { count, cost, loops });
 
 impl<P: Platform> WakeMeter<P> {
-    pub(super) fn new() -> Self {
+    pub(in crate::pool) fn new() -> Self {
         Self {
             count: P::AtomicU64::new(0),
             cost: P::AtomicU64::new(WakeCost::ASSUMED.to_bits()),
@@ -76,22 +76,22 @@ impl<P: Platform> WakeMeter<P> {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::pool) fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    pub(super) fn cost(&self) -> WakeCost {
+    pub(in crate::pool) fn cost(&self) -> WakeCost {
         WakeCost::of_bits(self.cost.load(Relaxed))
     }
 
     /// How many workers the next loop is likely worth: the number that both of the last two were worth.
-    pub(super) fn loop_workers(&self) -> u32 {
+    pub(in crate::pool) fn loop_workers(&self) -> u32 {
         let loops = self.loops.load(Relaxed);
         (loops >> 16).min(loops & 0xffff)
     }
 
     /// Records how many workers a loop turned out to be worth.
-    pub(super) fn learn_loop(&self, workers: u32) {
+    pub(in crate::pool) fn learn_loop(&self, workers: u32) {
         let before = self.loops.load(Relaxed);
         let after = before << 16 | workers.min(0xffff);
         if after != before {
@@ -100,13 +100,13 @@ impl<P: Platform> WakeMeter<P> {
     }
 
     /// Records a wake-up that took a system call, and how long that took its caller.
-    pub(super) fn woke(&self, took_ns: u64) {
+    pub(in crate::pool) fn woke(&self, took_ns: u64) {
         self.count.fetch_add(1, Relaxed);
         self.learn(|cost| WakeCost { waker_ns: nearer(cost.waker_ns, took_ns), ..cost });
     }
 
     /// Records that a woken worker runs, and how long after the call.
-    pub(super) fn came(&self, after_ns: u64) {
+    pub(in crate::pool) fn came(&self, after_ns: u64) {
         self.learn(|cost| WakeCost { latency_ns: nearer(cost.latency_ns, after_ns), ..cost });
     }
 
