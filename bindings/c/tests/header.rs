@@ -37,7 +37,9 @@ fn the_symbols_of_the_map_are_those_of_the_header() {
     let declared: Vec<String> = header
         .lines()
         .filter(|line| {
-            !line.starts_with([' ', '*', '#', '/']) && line.contains('(') && !line.contains("(*")
+            !line.starts_with([' ', '*', '#', '/', '}'])
+                && !line.starts_with("typedef")
+                && line.contains('(')
         })
         .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
         .filter(|name| name.starts_with("cs_"))

@@ -261,7 +261,7 @@ fn a_machines_file_costs_no_more_than_a_machine_does() {
         format!("synthetic='pu:65536'\n[costs]\nlatency_matrix={{ns=[{rows}],source='x'}}\n");
     assert!(error_of(&huge).to_string().contains("65536 CPUs: expected at most 1024"));
     let numa = format!("synthetic='{} pu:1'\n[costs]\n", "[numa]".repeat(5_000));
-    assert!(error_of(&numa).to_string().contains("more than 4096 NUMA nodes"));
+    assert!(error_of(&numa).to_string().contains("at most 4096 NUMA nodes"));
     let long = " ".repeat((16 << 20) + 1);
     assert!(error_of(&long).to_string().contains("at most 16777216 bytes"));
     let key = format!("\"{}\\u001b\" = 1\n", "k".repeat(100_000));

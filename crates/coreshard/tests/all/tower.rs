@@ -117,7 +117,7 @@ fn load_is_shed_at_once() {
         let error = block_on(service.call(3)).unwrap_err();
         assert_eq!(error.reason(), ServiceErrorReason::Overloaded);
         assert_eq!(error.queue_name(), "heavy");
-        assert_eq!(error.to_string(), "the workqueue \"heavy\" is full: its capacity is 2 items");
+        assert_eq!(error.to_string(), "the workqueue \"heavy\" is full (capacity 2)");
         assert_eq!(queue.stats().refused, 1);
         queue.thaw().unwrap();
         let values = accepted.map(|response| block_on(response).unwrap());

@@ -57,7 +57,7 @@ fn a_full_queue_answers_that_it_is() {
     let sent_away = get(server.address, "/primes?below=100");
     assert_eq!(sent_away.status, 503);
     assert!(sent_away.head.contains("retry-after: 1"), "{}", sent_away.head);
-    assert!(sent_away.body.contains("\"requests\" is full: 1 items wait"), "{}", sent_away.body);
+    assert!(sent_away.body.contains("\"requests\" is full (capacity 1)"), "{}", sent_away.body);
     assert_eq!(metric(&server, "refused_total", "requests"), 1);
     // Jobs have a queue of their own.
     let jobs: Vec<_> = (0..8)
@@ -80,7 +80,7 @@ fn what_is_late_is_told_and_stopped() {
     let server = Server::start(PROGRAM, &arguments);
     let late = get(server.address, ENDLESS);
     assert_eq!(late.status, 504);
-    assert!(late.body.contains("was given 300ms on the workqueue \"requests\""), "{}", late.body);
+    assert!(late.body.contains("exceeded 300ms on the workqueue \"requests\""), "{}", late.body);
     // Its worker is free again.
     until(&server, "in_flight", "requests", 0);
     wait_until("a small one is answered", || {

@@ -104,7 +104,7 @@ impl<E> ServiceError<E> {
         let queue = &self.queue;
         match &self.kind {
             Kind::Overloaded { capacity } => {
-                write!(f, "the workqueue {queue:?} is full: its capacity is {capacity} items")
+                write!(f, "the workqueue {queue:?} is full (capacity {capacity})")
             }
             Kind::DeadlineExceeded { deadline, has_begun } => {
                 write!(f, "the request exceeded {deadline:?} on the workqueue {queue:?}: it ")?;
