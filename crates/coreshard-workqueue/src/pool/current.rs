@@ -269,20 +269,6 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         let _all = (0..most).all(|_| self.call_nearest(Pool::call_another));
     }
 
-    /// Wakes up to `most` sleepers of neighbouring pools, the nearest first.
-    #[cold]
-    pub(super) fn call_guests(self, most: u32) {
-        let mut neighbours = self.neighbours().iter();
-        let mut called = 0;
-        while called < most
-            && let Some(pool) = neighbours.next()
-        {
-            while called < most && pool.call_another(None) {
-                called += 1;
-            }
-        }
-    }
-
     /// Wakes the nearest sleeper, if no woken worker is on its way.
     pub(super) fn call_one(self) {
         self.call_nearest(Pool::call_thief);

@@ -303,14 +303,23 @@ impl<P: Platform> Pool<P> {
         let own = self.place.injector_here::<P>();
         let busy = Some(BusyCpus { own, producer: None });
         let neighbours = self.neighbours();
-        let others = || neighbours.iter().flat_map(|pools| pools.iter());
-        let limit = self.place.limit + others().map(|pool| pool.place.limit).sum::<usize>();
+        let others = neighbours.as_deref().unwrap_or_default();
+        let limit = self.place.limit + others.iter().map(|pool| pool.place.limit).sum::<usize>();
         // The first worker has the item and wakes one itself, and the caller's CPU is not free yet: a worker that is woken
         // while all CPUs are busy may wait long behind another.
         let most = (most as usize - 1).min(limit.saturating_sub(3));
-        let mut others = others();
-        let _all = (0..most)
-            .all(|_| self.call_another(busy) || others.any(|pool| pool.call_another(None)));
+        let called = (0..most).take_while(|_| self.call_another(busy)).count();
+        Self::call_several_of(others, most - called);
+    }
+
+    /// Wakes up to `most` sleepers of these pools, the first pool's first.
+    pub(super) fn call_several_of(pools: &[Arc<Self>], most: usize) {
+        let mut left = most;
+        for pool in pools {
+            while left > 0 && pool.call_another(None) {
+                left -= 1;
+            }
+        }
     }
 
     /// Records how many workers a loop turned out to be worth.

@@ -54,13 +54,13 @@ impl<P: Platform> Workqueue<P> {
         F: FnOnce() -> R + Send,
         R: Send,
     {
-        self.install_and(work, |_| ())
+        self.install_and(work, None)
     }
 
     /// Runs `work` like [`install`](Self::install); a caller outside the pool calls `then` with the item's pool before it
     /// waits.
     #[track_caller]
-    fn install_and<F, R>(&self, work: F, then: impl FnOnce(&Pool<P>)) -> Result<R, Refused>
+    fn install_and<F, R>(&self, work: F, then: Option<fn(&Pool<P>)>) -> Result<R, Refused>
     where
         F: FnOnce() -> R + Send,
         R: Send,
@@ -73,8 +73,10 @@ impl<P: Platform> Workqueue<P> {
         match waiter.map_or(Wait::Sleep, |waiter| waiter.wait_for(&entry)) {
             Wait::Help => Ok(install_helping::<P, _, _>(entry, work)),
             Wait::Sleep => {
-                let pool = entry.pool();
-                Ok(install::<P, _, _>(entry, work, || then(&pool)))
+                // The pool is counted, on a line that all callers share, only if it is needed.
+                let then = then.map(|then| (entry.pool(), then));
+                let call = || then.into_iter().for_each(|(pool, then)| then(&pool));
+                Ok(install::<P, _, _>(entry, work, call))
             }
             Wait::Never => {
                 entry.abandon();
@@ -388,7 +390,7 @@ impl<P: Platform> Workqueue<P> {
     #[track_caller]
     fn on_workers<R: Send>(&self, run: impl FnOnce(usize) -> R + Send) -> Result<R, Refused> {
         let workers = self.shared().worker_limit();
-        self.install_and(|| run(workers), Pool::call_for_loop)
+        self.install_and(|| run(workers), Some(Pool::call_for_loop))
     }
 
     /// Calls `body` once in each of the queue's pods, on a worker there, and returns the results by pod. Use it to create or

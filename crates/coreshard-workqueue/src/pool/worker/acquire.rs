@@ -248,7 +248,8 @@ impl<P: Platform> Worker<'_, P> {
     fn invite(&self, guests: u32) {
         let more = self.pool.guests.want(guests);
         if more > 0 {
-            self.current().call_guests(more.min(self.pool.wake_cost().fan_out()));
+            let most = more.min(self.pool.wake_cost().fan_out()) as usize;
+            Pool::call_several_of(self.current().neighbours(), most);
         }
     }
 
