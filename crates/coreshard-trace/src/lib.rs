@@ -1,11 +1,12 @@
-//! Recordings of a program's memory accesses, the names of what they touch, and layouts of its types.
+//! Recordings of a program's memory accesses, names for the accessed addresses, and layouts of types.
 //!
 //! 1. [`TypeTable`], [`Binary`]: types and globals, read from DWARF and BTF.
 //! 2. [`Layout`]: fields, holes and lines of a record. [`most_wasteful`] and [`most_mixed`] rank the records of a program.
-//! 3. [`Spool`], [`RecordingWriter`], [`Recording`]: how accesses come into a file, and out of it.
-//! 4. [`replay`], [`propose_layouts`], [`latent_sharing`]: a recording on a simulated machine, line by line, with names and advice.
+//! 3. [`Spool`], [`RecordingWriter`], [`Recording`]: the path of accesses into a file, and back out of it.
+//! 4. [`replay`], [`propose_layouts`], [`latent_sharing`]: replays a recording on a simulated machine and reports each
+//!    line with names and advice.
 //!
-//! All input comes from outside. Its size is bounded, and errors name the offset.
+//! All input is untrusted. Its size is bounded, and errors name the offset.
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-trace/0.1.0")]
 

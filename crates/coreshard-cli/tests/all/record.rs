@@ -567,7 +567,7 @@ fn waiting_is_shown_by_lock_and_costs_no_wake_up_for_each_turn() {
 /// What the notes of a recording say of other processes, and of other programs in this one.
 fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
     const PROCESS: &str = "the recording lacks a further process";
-    const EXEC: &str = "the recording lacks what came after exec";
+    const EXEC: &str = "the recording lacks everything after exec";
     for (how, told) in [
         ("", [false, false]),
         ("fork", [true, false]),
@@ -835,7 +835,7 @@ fn a_program_as_it_is_is_seen_in_emulation() {
         .output();
     let done = done.unwrap();
     assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("is no ELF program of 64 bits"));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("not a 64-bit ELF program"));
 }
 
 #[test]

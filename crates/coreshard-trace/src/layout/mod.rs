@@ -1,4 +1,4 @@
-//! What a record looks like in memory: fields, holes, cache lines.
+//! The layout of a record in memory: fields, holes and cache lines.
 
 mod rank;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::types::{Keyword, Member, Role, Shape, TypeId, TypeTable};
 
-/// How a record lies in memory.
+/// The layout of a record in memory.
 ///
 /// ```
 /// use coreshard_trace::{Layout, TypeTable};
@@ -29,41 +29,41 @@ pub struct Layout {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// What it is to be aligned to, as far as its members tell, in bytes.
+    /// The alignment in bytes that its members require.
     pub alignment_bytes: u64,
     /// The length of a line in bytes.
     pub line_bytes: u64,
-    /// How many lines it takes if it begins one.
+    /// The number of lines it occupies if it starts at the beginning of one.
     pub lines: u64,
     /// Its members, in the order of the source.
     pub fields: Vec<Field>,
-    /// Bytes between members that belong to none.
+    /// Gaps between members.
     pub holes: Vec<Hole>,
     /// Bytes after the last member.
     pub padding_bytes: u64,
-    /// Bits that belong to no member, in bytes of which bit fields have others.
+    /// Bits that belong to no member, in bytes that other bit fields use.
     pub spare_bits: u64,
 }
 
 /// A member of a record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Field {
-    /// Its name; a text in parentheses where it has none.
+    /// Its name, or a description in parentheses if it has none.
     pub name: String,
     /// Its type, as the source writes it.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset_bytes: u64,
-    /// Its size in bytes; of a bit field, that of the bytes it lies in.
+    /// Its size in bytes. For a bit field, the size of the word that contains it.
     pub size_bytes: u64,
-    /// Of a bit field: its first bit, counted from `offset_bytes`, and how many there are.
+    /// For a bit field: its first bit, counted from `offset_bytes`, and its number of bits.
     pub bits: Option<(u64, u64)>,
-    /// What it is for.
+    /// Its role, as the name of its type suggests.
     pub role: Role,
-    /// It is in one variant of an enum alone.
+    /// Whether only one variant of an enum has it.
     pub is_variant: bool,
-    /// It is the end of the struct, and longer than that says.
+    /// Whether it is a flexible array at the end of the struct. Its size is then not part of the struct's size.
     pub is_flexible: bool,
 }
 
@@ -78,14 +78,15 @@ impl Field {
 /// Bytes of a record that belong to no member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Hole {
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset_bytes: u64,
     /// Its size in bytes.
     pub size_bytes: u64,
 }
 
 impl Layout {
-    /// How a record lies on lines of `line_bytes`; none for what is no record, or only declared.
+    /// Returns the layout of a record on lines of `line_bytes`, or none if the type is not a record or is only
+    /// declared.
     #[must_use]
     pub fn of(types: &TypeTable, id: TypeId, line_bytes: u64) -> Option<Self> {
         let id = types.stripped(id);
@@ -131,7 +132,7 @@ impl Layout {
 fn spare_bits(record: &crate::types::Record) -> u64 {
     let mut used: std::collections::BTreeMap<u64, u8> = std::collections::BTreeMap::new();
     for member in &record.members {
-        // No language has wider ones.
+        // No language has wider bit fields.
         for bit in 0..member.field_bits.unwrap_or(0).min(1 << 10) {
             let bit = member.offset_bits.saturating_add(bit);
             *used.entry(bit / 8).or_default() |= 1 << (bit % 8);
@@ -157,7 +158,7 @@ fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
     let is_flexible = types.is_flexible(member) && size_bytes == 0;
     let (offset_bytes, size_bytes, bits) = match member.field_bits {
         Some(bits) => {
-            // In the word of its type, where it lies within one.
+            // Use the word of the declared type if the bit field fits into one.
             let (size_bytes, bits) = (size_bytes.min(64), bits.min(512));
             let word_bits = (size_bytes * 8).max(8);
             let start = member.offset_bits / word_bits * word_bits;
@@ -181,7 +182,8 @@ fn field(types: &TypeTable, member: &Member, is_variant: bool) -> Field {
     }
 }
 
-/// Where no member lies, and what is left after the last. A byte of which a bit field has a bit is no hole.
+/// Returns the gaps between members, and the number of bytes after the last. A byte that contains part of a bit field
+/// is not a gap.
 fn holes(fields: &[Field], size_bytes: u64) -> (Vec<Hole>, u64) {
     let range = |field: &Field| match field.bits {
         Some((first, count)) => {
@@ -191,7 +193,7 @@ fn holes(fields: &[Field], size_bytes: u64) -> (Vec<Hole>, u64) {
         None => (field.offset_bytes, field.end_bytes()),
     };
     let mut ranges: Vec<_> = fields.iter().map(range).filter(|(start, end)| start < end).collect();
-    // A flexible tail begins somewhere, and what is before it is a hole.
+    // A flexible array has no size, but the bytes before it can be a hole.
     ranges.extend(
         fields
             .iter()

@@ -1,11 +1,11 @@
-//! Ranks records: those that waste most memory, and those that mix contended words with other fields.
+//! Ranks records by wasted memory, and by contended words that share a line with other fields.
 
 use serde::Serialize;
 
 use super::Layout;
 use crate::types::{Role, TypeTable};
 
-/// A record with bytes that belong to no member.
+/// A record with unused bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wasted {
     /// The record.
@@ -14,20 +14,20 @@ pub struct Wasted {
     pub wasted_bytes: u64,
 }
 
-/// A record in which atomics or locks share a line with other fields.
+/// A record with atomics or locks that share a line with other fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mixed {
     /// The record.
     pub layout: Layout,
-    /// The atomics and locks that do not have their line for themselves.
+    /// Atomics and locks that share their line.
     pub contended: Vec<String>,
-    /// What lies beside them.
+    /// Plain fields on the same lines.
     pub beside: Vec<String>,
-    /// Pairs of words that are both for many to write, on one line, of different fields.
+    /// Pairs of atomics or locks on one line.
     pub rivals: u64,
 }
 
-/// The `most` records that waste most, those with the most wasted bytes first.
+/// Returns the `most` records with the most wasted bytes, in descending order.
 #[must_use]
 pub fn most_wasteful(types: &TypeTable, line_bytes: u64, most: usize) -> Vec<Wasted> {
     let layouts = types.records().filter_map(|id| Layout::of(types, id, line_bytes));
@@ -42,7 +42,7 @@ pub fn most_wasteful(types: &TypeTable, line_bytes: u64, most: usize) -> Vec<Was
     all
 }
 
-/// The `most` records in which most atomics and locks share a line with other fields.
+/// Returns the `most` records that have the most atomics and locks on a line with other fields.
 #[must_use]
 pub fn most_mixed(types: &TypeTable, line_bytes: u64, most: usize) -> Vec<Mixed> {
     let layouts = types.records().filter_map(|id| Layout::of(types, id, line_bytes));

@@ -1,29 +1,29 @@
-//! Metadata of a recording: what was recorded, and what is missing from it.
+//! Metadata of a recording: the recorded program, the engine, and known gaps.
 
 use coreshard_topology::input;
 use serde::{Deserialize, Serialize};
 
-/// What was recorded, and how; the first frame of a recording.
+/// The program and the settings of a recording; its first frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// What saw the accesses: `tsan` or `qemu`.
+    /// The engine that observed the accesses: `tsan` or `qemu`.
     pub engine: String,
-    /// The processor's architecture that the program is for.
+    /// The architecture of the program.
     pub architecture: String,
-    /// Whether each access tells how many instructions went before it.
+    /// Whether each access has the number of instructions before it.
     pub counts_instructions: bool,
-    /// Milliseconds after which recording began.
+    /// Start of the recording, in milliseconds after the program's start.
     pub from_ms: u64,
-    /// Milliseconds after which it ended; none for the program's end.
+    /// End of the recording, in milliseconds; none for the program's end.
     pub to_ms: Option<u64>,
-    /// In windows of the first number of milliseconds out of each second one.
+    /// Records the first number of milliseconds out of every period, which is the second number.
     pub sample_ms: Option<(u64, u64)>,
 }
 
-/// How a recording ended; its last frame.
+/// The end of a recording; its last frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ending {
@@ -31,36 +31,36 @@ pub struct Ending {
     pub status: i32,
     /// How long the program ran, in milliseconds.
     pub ran_ms: u64,
-    /// What is missing.
+    /// Known gaps.
     pub lacks: Vec<Lack>,
 }
 
-/// Something that a recording does not have.
+/// A gap in a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lack {
-    /// Only windows of the time were asked for.
+    /// The user asked for windows of time only.
     Windows,
-    /// Recording stopped when the file had as many bytes as it may have.
+    /// The file reached its maximum size.
     Size {
-        /// That bound.
+        /// The maximum size.
         most_bytes: u64,
     },
-    /// Time between slices: from some time on the file was half full, and only slices of the time were recorded.
+    /// The file was half full. From then on only slices of the time were recorded.
     Slices {
-        /// When that was, in milliseconds.
+        /// Start of the slices, in milliseconds.
         from_ms: u64,
-        /// How much was recorded since then, in milliseconds.
+        /// Recorded time since then, in milliseconds.
         recorded_ms: u64,
-        /// Of how much, in milliseconds.
+        /// Total time since then, in milliseconds.
         of_ms: u64,
     },
-    /// Events of signals' handlers, while the recorder was at work.
+    /// Events of signal handlers that interrupted the recorder.
     Events {
         /// How many.
         count: u64,
     },
-    /// Threads for which there was no chunk.
+    /// Threads that found no free chunk.
     Threads {
         /// How many.
         count: u64,
@@ -70,22 +70,22 @@ pub enum Lack {
         /// How many.
         count: u64,
     },
-    /// What the process did after it went on as another program, by `exec`.
+    /// Everything after the process called `exec`.
     Replaced,
-    /// An emulated program's allocations, and its locks but for waits in the kernel.
+    /// An emulated program's allocations and locks, except for waits in the kernel.
     Unhelped,
-    /// Code that was not compiled for it: the C library, and others.
+    /// Accesses of code that was not instrumented, such as the C library.
     Uninstrumented,
-    /// The file has no end: the command was killed.
+    /// The file has no end frame because the command was killed.
     End,
-    /// From this offset on there is something else.
+    /// Unreadable data starts at this offset.
     Garbage {
         /// In bytes.
         offset: u64,
-        /// What was found there.
+        /// A description of the data at that offset.
         what: String,
     },
-    /// The file is cut at this offset, within a frame.
+    /// The file is truncated within a frame.
     Cut {
         /// In bytes.
         offset: u64,
@@ -93,7 +93,7 @@ pub enum Lack {
 }
 
 impl Lack {
-    /// Whether parts of the time were recorded, and not all of it.
+    /// Whether only part of the time was recorded.
     #[must_use]
     pub const fn is_sample(&self) -> bool {
         matches!(self, Self::Windows | Self::Slices { .. } | Self::Size { .. })
@@ -103,9 +103,9 @@ impl Lack {
 impl std::fmt::Display for Lack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Windows => f.write_str("what happened outside of the windows that were asked for"),
+            Self::Windows => f.write_str("everything outside of the requested windows"),
             Self::Size { most_bytes } => {
-                write!(f, "what came after {most_bytes} bytes, which is as many as the file may have")
+                write!(f, "everything after the maximum file size of {most_bytes} bytes")
             }
             Self::Slices { from_ms, recorded_ms, of_ms } => {
                 let [from, recorded, of] = [from_ms, recorded_ms, of_ms].map(|ms| *ms as f64 / 1e3);
@@ -116,10 +116,10 @@ impl std::fmt::Display for Lack {
                 )
             }
             Self::Events { count } => write!(f, "{count} events that came while another was being written"),
-            Self::Threads { count } => write!(f, "{count} threads, for which there was no room"),
+            Self::Threads { count } => write!(f, "{count} threads, because there was no free memory for them"),
             Self::Processes { count: 1 } => f.write_str("a further process"),
             Self::Processes { count } => write!(f, "{count} further processes"),
-            Self::Replaced => f.write_str("what came after exec, by which the process went on as another program"),
+            Self::Replaced => f.write_str("everything after exec, which replaced the program by another one"),
             Self::Unhelped => f.write_str(
                 "allocations, and locks but for waits in the kernel: the program is not linked dynamically with glibc, or no \
                  compiler for its processor is here",
@@ -127,11 +127,11 @@ impl std::fmt::Display for Lack {
             Self::Uninstrumented => f.write_str(
                 "accesses of code that was not built for it, such as the C library, but for its copies and locks",
             ),
-            Self::End => f.write_str("its end: the command that wrote it was ended before the program"),
+            Self::End => f.write_str("its end: the recording command was killed before the program ended"),
             Self::Garbage { offset, what } => {
-                write!(f, "what came after offset {offset}, where no recording goes on: {}", input::sentence(what))
+                write!(f, "everything after offset {offset}, because the file is damaged: {}", input::sentence(what))
             }
-            Self::Cut { offset } => write!(f, "what came after offset {offset}, where the file is cut"),
+            Self::Cut { offset } => write!(f, "everything after offset {offset}, because the file is truncated"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use coreshard_topology::input;
 
-/// Why a recording was not read. Its text names the offset, and what was found there.
+/// A recording that cannot be read. The message has the offset and a description of the data there.
 pub struct RecordingError {
     /// Such as `at offset 16: `.
     place: String,
@@ -30,7 +30,7 @@ impl RecordingError {
         Self { place: format!("in the chunk at offset {offset}, {}", self.place), ..self }
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the offset.
     pub(super) fn into_what(self) -> String {
         self.what
     }

@@ -3,10 +3,10 @@
 use super::error::RecordingError;
 
 const SITES: usize = 4_096;
-/// Words of an event; the longest that an engine writes has about 120.
+/// Words of an event. The longest one that an engine writes has about 120.
 const MOST_WORDS: usize = 1 << 10;
 
-/// How memory is accessed.
+/// The kind of a memory access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
@@ -24,7 +24,7 @@ pub enum AccessKind {
 pub(crate) struct Access {
     /// The first byte.
     pub(crate) address: u64,
-    /// The address after the instruction, or after the call that told of it.
+    /// The address after the instruction, or after the call that reported the access.
     pub(crate) instruction: u64,
     /// How.
     pub(crate) kind: AccessKind,
@@ -32,111 +32,110 @@ pub(crate) struct Access {
     pub(crate) is_atomic: bool,
     /// How many bytes, 1 at least.
     pub(crate) size_bytes: u32,
-    /// How many instructions went before it that access nothing, 31 for as many or more; 0 if the recording does not
-    /// tell.
+    /// Instructions without an access since the previous access, at most 31; 0 if the recording does not count them.
     pub(crate) before: u8,
 }
 
-/// What a thread did.
+/// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
-    /// It accessed memory.
+    /// The thread accessed memory.
     Access(Access),
-    /// It accessed many bytes, one after the other.
+    /// The thread accessed many consecutive bytes.
     Range {
         /// As an access; its size is 1.
         access: Access,
         /// How many bytes.
         bytes: u64,
     },
-    /// It has begun.
+    /// The thread started.
     Start {
-        /// When it was created; 0 if that was not seen.
+        /// The ticket of its creation; 0 if that was not recorded.
         created: u64,
         /// Now.
         ticket: u64,
     },
-    /// It created a thread.
+    /// The thread created another thread.
     Create {
-        /// Which.
+        /// The other thread.
         thread: u64,
         /// Now.
         ticket: u64,
     },
-    /// It has waited for the end of a thread.
+    /// The thread has joined another thread.
     Join {
-        /// Which.
+        /// The other thread.
         thread: u64,
         /// Now.
         ticket: u64,
     },
-    /// It ends.
+    /// The thread exits.
     Exit {
         /// Now.
         ticket: u64,
     },
-    /// It has got a lock.
+    /// The thread acquired a lock.
     Lock {
-        /// Where the lock is.
+        /// The address of the lock.
         lock: u64,
-        /// Others may have it as well.
+        /// Whether other threads may hold it at the same time.
         is_shared: bool,
         /// Now.
         ticket: u64,
     },
-    /// It gives a lock back.
+    /// The thread releases a lock.
     Unlock {
-        /// Where the lock is.
+        /// The address of the lock.
         lock: u64,
         /// Now.
         ticket: u64,
     },
-    /// It has waited until a wake.
+    /// The thread was woken from a wait.
     Waited {
-        /// What it waited for.
+        /// The object that it waited for.
         object: u64,
-        /// Since when; 0 if an earlier wake counts as well.
+        /// The ticket at which it began to wait; 0 if an earlier wake also counts.
         since: u64,
         /// Now.
         ticket: u64,
     },
-    /// It wakes those who wait.
+    /// The thread wakes waiting threads.
     Wake {
-        /// For what.
+        /// The object that they wait for.
         object: u64,
         /// Now.
         ticket: u64,
     },
-    /// It has got memory.
+    /// The thread allocated memory.
     Alloc {
         /// The first byte.
         address: u64,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
-        /// Of one element, where an array was asked for in these words; or 0.
+        /// The size of one element if an array was requested that way, as with `calloc`; otherwise 0.
         element_bytes: u64,
         /// Now.
         ticket: u64,
-        /// The calls that led there, the innermost first, as words of 8 bytes.
+        /// The call stack, innermost call first, as words of 8 bytes.
         calls: &'a [u8],
     },
-    /// It gives memory back.
+    /// The thread freed memory.
     Free {
         /// The first byte.
         address: u64,
         /// Now.
         ticket: u64,
     },
-    /// Where its stack is.
+    /// The thread's stack.
     Stack {
         /// The first byte.
         start: u64,
         /// The byte after the last.
         end: u64,
     },
-    /// Something is missing before this.
+    /// Events are missing before this one.
     Gap {
-        /// The number of the window that begins.
+        /// The number of the window that starts here.
         window: u64,
     },
     /// A file of code was loaded.
@@ -150,15 +149,15 @@ pub(crate) enum Event<'a> {
         /// Its path.
         path: &'a [u8],
     },
-    /// So many instructions were executed since the last event of this kind.
+    /// Instructions were executed since the previous event of this kind.
     Instructions {
-        /// How many.
+        /// The number of instructions.
         count: u64,
     },
 }
 
 impl Event<'_> {
-    /// When it was, in the order of the whole program; accesses and some others do not tell.
+    /// The position in the total order of the program's events, if the event has one. Accesses have none.
     #[inline]
     pub(crate) const fn ticket(&self) -> Option<u64> {
         match *self {
@@ -188,14 +187,14 @@ struct Site {
     last: u64,
     kind: AccessKind,
     is_atomic: bool,
-    /// 0 if the chunk has not said it.
+    /// 0 if the chunk has not defined the site.
     size_bytes: u8,
     before: u8,
 }
 
 /// Reads a chunk's events, one after the other.
 ///
-/// It is no iterator, since an event borrows of the chunk, and so that its table is used again.
+/// This is not an iterator because an event borrows from the chunk, and because the table of sites is reused.
 pub(super) struct Events {
     sites: Box<[Site]>,
     used: Vec<u16>,
@@ -208,14 +207,14 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Forgets what the last chunk said.
+    /// Clears the definitions of the previous chunk.
     pub(super) fn begin(&mut self) {
         for site in self.used.drain(..) {
             self.sites[usize::from(site)].size_bytes = 0;
         }
     }
 
-    /// The event at `*at`, which is moved behind it; none at the chunk's end.
+    /// Decodes the event at `*at` and advances `*at` past it. Returns none at the end of the chunk.
     #[inline]
     pub(super) fn next<'a>(
         &mut self,

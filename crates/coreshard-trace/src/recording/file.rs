@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{About, Ending, HEAD_BYTES, RECORDING_MARK, VERSION, frame};
 
-/// zstd's level: what the program waits for is packed as fast as can be.
+/// The compression level of zstd: among the fastest, because the program waits for free chunks.
 const LEVEL: i32 = -8;
 
 /// Writes a recording, frame by frame.

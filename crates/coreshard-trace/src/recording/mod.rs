@@ -19,15 +19,15 @@ pub use reader::Recording;
 pub(crate) use reader::ThreadEvents;
 pub use spool::{Spool, SpoolCounts, Taken};
 
-/// The first bytes of every recording's file.
+/// The first bytes of every recording.
 pub const RECORDING_MARK: &str = "CSTRACE1";
-/// The version of the format that is written, and the one that is read.
+/// The version of the format that is read and written.
 const VERSION: u32 = 1;
-/// A frame's head.
+/// The header of a frame.
 const HEAD_BYTES: usize = 24;
-/// Of a frame, unpacked: far more than any engine fills.
+/// Largest frame after decompression, far beyond any that an engine writes.
 const MOST_FRAME_BYTES: usize = 16 << 20;
-/// Of a recording's threads.
+/// Threads of one recording.
 const MOST_THREADS: usize = 1 << 16;
 
 /// Kinds of frames.

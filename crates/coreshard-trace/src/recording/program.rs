@@ -8,19 +8,19 @@ use object::read::ReadCache;
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 use object::{Endianness, ReadRef};
 
-/// The recorder's library, which programs are linked with that were built for recording.
+/// The recorder's library. Programs that were built for recording are linked with it.
 const RECORDER: &str = "libcoreshard_tsan.so";
-/// Of a library's name.
+/// Longest name of a library.
 const MOST_NAME_BYTES: u64 = 4_096;
 
-/// A program's file.
+/// The executable of a program.
 ///
 /// ```
 /// use coreshard_trace::ProgramFile;
 ///
 /// let program = ProgramFile::open(&std::env::current_exe()?)?;
 /// assert_eq!(program.architecture(), std::env::consts::ARCH);
-/// assert!(ProgramFile::open("Cargo.toml".as_ref()).unwrap_err().contains("no ELF program"));
+/// assert!(ProgramFile::open("Cargo.toml".as_ref()).unwrap_err().contains("not a 64-bit ELF program"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +31,17 @@ pub struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// Reads the file's head, and the list of libraries that it needs.
+    /// Reads the file's header and the list of libraries that it needs.
     ///
     /// # Errors
-    /// If it cannot be read, or is no ELF program of 64 bits for a known processor; the text names the file.
+    /// If it cannot be read, or is not a 64-bit ELF program for a known processor. The message names the file.
     pub fn open(path: &Path) -> Result<Self, String> {
         let file = input::regular(path).map_err(|error| error.to_string())?;
         Self::of(&ReadCache::new(file)).map_err(|what| format!("{} is {what}", input::path(path)))
     }
 
     fn of<'file>(file: impl ReadRef<'file>) -> Result<Self, String> {
-        let none = |_| "no ELF program of 64 bits".to_owned();
+        let none = |_| "not a 64-bit ELF program".to_owned();
         let elf = FileHeader64::<Endianness>::parse(file).map_err(none)?;
         let endian = elf.endian().map_err(none)?;
         let architecture = match elf.e_machine(endian) {
@@ -59,7 +59,7 @@ impl ProgramFile {
         Ok(Self { architecture, interpreter, is_built_for_recording })
     }
 
-    /// The processor's architecture that it is for, as Rust calls it.
+    /// The processor architecture in Rust's notation.
     #[must_use]
     pub const fn architecture(&self) -> &'static str {
         self.architecture
@@ -78,7 +78,7 @@ impl ProgramFile {
     }
 }
 
-/// Whether the program is linked with a library; none if its list of libraries cannot be read.
+/// Whether the program is linked with a library. None if its list of libraries cannot be read.
 fn needs<'file>(
     library: &str,
     parts: &[ProgramHeader64<Endianness>],

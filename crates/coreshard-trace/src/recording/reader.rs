@@ -13,16 +13,16 @@ use super::{
     About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
 };
 
-/// Chunks of one recording: of 64 KiB, so many are four terabytes of events.
+/// Chunks of one recording. At 64 KiB each, they hold four terabytes of events.
 const MOST_CHUNKS: usize = 64 << 20;
-/// A thread's number: Linux has at most four million at once.
+/// Largest thread number. Linux has at most four million threads at once.
 const MOST_THREAD_NUMBER: u32 = 1 << 24;
-/// Before the first frame, which says of what the recording is.
+/// Bytes before the first frame.
 const HEADER_BYTES: u64 = 16;
-/// Of what a recording says of itself.
+/// Largest description of a recording, in JSON.
 const MOST_JSON_BYTES: usize = 1 << 20;
 
-/// Where a chunk lies.
+/// The position of a chunk in the file.
 #[derive(Clone, Copy)]
 struct Chunk {
     offset: u64,
@@ -40,7 +40,7 @@ enum Source {
 pub struct Recording {
     source: Source,
     about: About,
-    /// By thread, in order.
+    /// Sorted by thread.
     threads: Vec<(u32, Vec<Chunk>)>,
     lacks: Vec<Lack>,
 }
@@ -78,17 +78,17 @@ impl Recording {
     /// Opens a recording's file.
     ///
     /// # Errors
-    /// If it cannot be read or is no recording; the text names the offset.
+    /// If it cannot be read or is not a recording. The message names the offset.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = input::regular(path).map_err(|error| RecordingError::input(&error))?;
         let length = file.metadata().map_or(0, |found| found.len());
         Self::index(Source::File(file, length))
     }
 
-    /// Reads a recording out of memory.
+    /// Parses a recording in memory.
     ///
     /// # Errors
-    /// If it is none; the text names the offset.
+    /// If it is not a recording. The message names the offset.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, RecordingError> {
         Self::index(Source::Bytes(bytes))
     }
@@ -99,11 +99,11 @@ impl Recording {
             .read(0, &mut head)
             .map_err(|_| RecordingError::at(0, "it is too short for a recording"))?;
         if &head[..8] != RECORDING_MARK.as_bytes() {
-            return Err(RecordingError::at(0, "it is no recording of `coreshard record`"));
+            return Err(RecordingError::at(0, "it is not a recording of `coreshard record`"));
         }
         let version = u32_at(&head, 8);
         if version != VERSION {
-            let what = format!("version {version} of the format is not known; {VERSION} is");
+            let what = format!("unknown version {version} of the format: expected {VERSION}");
             return Err(RecordingError::at(8, what));
         }
         let mut recording =
@@ -116,9 +116,9 @@ impl Recording {
                     continue;
                 }
                 Ok(None) => Lack::Cut { offset },
-                // It is a recording as far as that, if it has said of what.
+                // Everything before this offset is a valid recording if it has its first frame.
                 Err(error) if offset > HEADER_BYTES => {
-                    // The chunk before may be cut in the middle, and filled up by what follows.
+                    // A chunk may be truncated and its remaining bytes overwritten with other data.
                     let offset = recording.without_broken_end(offset);
                     Lack::Garbage { offset, what: error.into_what() }
                 }
@@ -134,7 +134,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Forgets the chunk that ends at `end`, where it cannot be read. Gives the offset at which what can be read ends.
+    /// Drops the chunk that ends at `end` if it cannot be read. Returns the end of the readable part of the file.
     fn without_broken_end(&mut self, end: u64) -> u64 {
         let is_last = |chunk: &Chunk| chunk.offset + u64::from(chunk.packed_bytes) == end;
         let place = self.threads.iter().position(|(_, chunks)| chunks.last().is_some_and(is_last));
@@ -150,7 +150,7 @@ impl Recording {
         chunk.offset - HEAD_BYTES as u64
     }
 
-    /// Notes the frame at `offset`, and gives the offset after it; none if it is cut.
+    /// Indexes the frame at `offset` and returns the offset after it, or none if the frame is truncated.
     fn frame(&mut self, offset: u64, count: &mut usize) -> Result<Option<u64>, RecordingError> {
         let mut head = [0; HEAD_BYTES];
         if self.source.read(offset, &mut head).is_err() {
@@ -168,7 +168,9 @@ impl Recording {
             return Ok(None);
         }
         if thread > MOST_THREAD_NUMBER {
-            return wrong(format!("thread {thread}; at most {MOST_THREAD_NUMBER} is possible"));
+            return wrong(format!(
+                "invalid thread number {thread}: expected at most {MOST_THREAD_NUMBER}"
+            ));
         }
         match kind {
             frame::ABOUT => self.about = self.json(body, packed_bytes)?,
@@ -180,13 +182,13 @@ impl Recording {
             frame::CHUNK => {
                 *count += 1;
                 if packed_bytes == 0 {
-                    return wrong("a chunk without a byte".to_owned());
+                    return wrong("an empty chunk".to_owned());
                 }
                 if *count > MOST_CHUNKS {
                     return wrong(format!("more than {MOST_CHUNKS} chunks"));
                 }
                 let chunk = Chunk { offset: body, packed_bytes, raw_bytes, order };
-                // Chunks of one thread mostly come one after the other.
+                // Chunks of one thread are mostly adjacent.
                 let known = self.threads.len();
                 match self.threads.iter_mut().rev().find(|(its, _)| *its == thread) {
                     Some((_, chunks)) => chunks.push(chunk),
@@ -194,7 +196,7 @@ impl Recording {
                     None => return wrong(format!("more than {MOST_THREADS} threads")),
                 }
             }
-            other => return wrong(format!("a frame of kind {other}, which is not known")),
+            other => return wrong(format!("unknown kind of frame {other}")),
         }
         Ok(Some(end))
     }
@@ -205,7 +207,7 @@ impl Recording {
         length: u32,
     ) -> Result<T, RecordingError> {
         if length as usize > MOST_JSON_BYTES {
-            return Err(RecordingError::at(offset, "too much is said of the recording"));
+            return Err(RecordingError::at(offset, "the description of the recording is too long"));
         }
         let mut bytes = vec![0; length as usize];
         self.source.read(offset, &mut bytes)?;
@@ -213,24 +215,24 @@ impl Recording {
             .map_err(|error| RecordingError::at(offset, error.to_string()))
     }
 
-    /// What was recorded, and how.
+    /// Returns the description of the recording.
     #[must_use]
     pub const fn about(&self) -> &About {
         &self.about
     }
 
-    /// What it does not have.
+    /// Returns the known gaps.
     #[must_use]
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
     }
 
-    /// Its threads' numbers.
+    /// Returns the threads' numbers.
     pub fn threads(&self) -> impl ExactSizeIterator<Item = u32> {
         self.threads.iter().map(|(number, _)| *number)
     }
 
-    /// Its threads' numbers, each with the events of the thread.
+    /// Returns the events of each thread.
     pub(crate) fn events(&self) -> impl Iterator<Item = (u32, ThreadEvents<'_>)> {
         self.threads.iter().map(|(number, chunks)| {
             let events = ThreadEvents {
@@ -245,7 +247,7 @@ impl Recording {
         })
     }
 
-    /// Unpacks a chunk into `events`.
+    /// Decompresses a chunk into `events`.
     fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
         let mut packed = vec![0; chunk.packed_bytes as usize];
         self.source.read(chunk.offset, &mut packed)?;
@@ -259,7 +261,7 @@ impl Recording {
             .map_err(|error| wrong(format!("it cannot be unpacked: {error}")))?;
         if length != chunk.raw_bytes as usize {
             return Err(wrong(format!(
-                "{length} bytes are in it, and {} were said",
+                "expected a chunk of {} bytes, found {length}",
                 chunk.raw_bytes
             )));
         }
@@ -279,7 +281,7 @@ pub(crate) struct ThreadEvents<'r> {
 }
 
 impl ThreadEvents<'_> {
-    /// The next event; none at the end. It is no iterator, since an event borrows from its chunk.
+    /// Returns the next event, or none at the end. This is not an iterator because an event borrows from its chunk.
     #[inline]
     pub(crate) fn read(&mut self) -> Result<Option<Event<'_>>, RecordingError> {
         while self.at >= self.bytes.len() {

@@ -1,5 +1,5 @@
-//! The command's side of the spool: a file in memory that the program's recorder maps. This side reads and writes it by
-//! offset, so that it shares no memory and needs no unsafe code.
+//! The command's side of the spool, a file in memory that the program's recorder maps. This side uses reads and writes
+//! at offsets, so it needs neither shared mappings nor unsafe code.
 
 use std::fs::File;
 use std::io;
@@ -10,16 +10,16 @@ const MAGIC: u64 = 0x314c_4f4f_5053_4343;
 const HEAD_BYTES: u64 = 4_096;
 const ENTRY_BYTES: usize = 64;
 const CHUNK_BYTES: usize = 256 << 10;
-/// A thread's recorder: its sites and its stack of calls.
+/// Memory of one thread's recorder: its sites and its call stack.
 const RECORDER_BYTES: usize = 80 << 10;
 /// Memory of both sides that does not depend on the number of chunks: a table of instructions in emulation, and buffers.
 const OTHER_BYTES: u64 = 40 << 20;
-/// Chunks of one spool, however much memory there may be: their heads are read again and again.
+/// Chunks of one spool, regardless of the memory: the command reads all their headers each time.
 const MOST_CHUNKS: usize = 2_048;
-/// Chunks that are taken at once, so that windows open and close in time.
+/// Chunks that are taken at once. A small number keeps windows opening and closing on time.
 const MOST_TAKEN: usize = 64;
 
-/// Offsets of the head's words.
+/// Offsets of the words in the header.
 mod at {
     pub(super) const WINDOW: u64 = 16;
     pub(super) const PROCESS: u64 = 24;
@@ -33,42 +33,42 @@ mod at {
 const FREE: u32 = 0;
 const FULL: u32 = 2;
 
-/// Shared memory through which a program hands over its events.
+/// Shared memory that carries events from a program to the command.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
     chunks: usize,
-    /// The chunk that is looked at first.
+    /// The chunk to look at first.
     next: usize,
     entries: Vec<u8>,
     events: Vec<u8>,
 }
 
-/// What the recorder has counted.
+/// Counters of the recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolCounts {
-    /// The process that is recorded; 0 if there is none.
+    /// The recorded process; 0 if there is none.
     pub process: u32,
     /// Further processes, which are not recorded.
     pub others: u32,
-    /// Threads for which there was no chunk.
+    /// Threads that found no free chunk.
     pub threads_lost: u32,
-    /// Events that came while another was written.
+    /// Events that arrived while another event was being written.
     pub events_lost: u64,
-    /// Whether an emulated program has told of its locks and its memory by itself.
+    /// Whether an emulated program reports its locks and allocations itself.
     pub is_helped: bool,
-    /// Whether the process goes on as another program, which is not recorded.
+    /// Whether the process called `exec`. The new program is not recorded.
     pub is_replaced: bool,
 }
 
 /// A chunk that was taken out of the spool.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
-    /// Whose it is.
+    /// The thread that filled it.
     pub thread: u32,
-    /// Its place among the thread's chunks.
+    /// Its position among the thread's chunks.
     pub order: u32,
-    /// What is in it.
+    /// The events in it.
     pub events: &'a [u8],
 }
 
@@ -78,11 +78,11 @@ impl Spool {
     /// The most memory that can be asked for, in bytes.
     pub const MOST_BYTES: u64 = 64 << 30;
 
-    /// Makes a spool for one program. Recording takes at most `memory_bytes` of memory: each thread has a chunk and its recorder, and
-    /// a thread that finds no free chunk waits. Memory is touched as it is used.
+    /// Creates a spool for one program. Recording takes at most `memory_bytes` of memory: each thread has a chunk and
+    /// its recorder, and a thread that finds no free chunk waits. Memory is committed on first use.
     ///
     /// # Errors
-    /// If the system has no memory for it.
+    /// If the system is out of memory.
     pub fn new(memory_bytes: u64) -> io::Result<Self> {
         let memory_bytes = memory_bytes.clamp(Self::LEAST_BYTES, Self::MOST_BYTES) - OTHER_BYTES;
         let chunks = memory_bytes as usize / (ENTRY_BYTES + CHUNK_BYTES + RECORDER_BYTES);
@@ -95,29 +95,29 @@ impl Spool {
         spool.file.write_all_at(&(chunks as u32).to_ne_bytes(), 8)?;
         spool.file.write_all_at(&(CHUNK_BYTES as u32).to_ne_bytes(), 12)?;
         spool.file.write_all_at(&std::process::id().to_ne_bytes(), 36)?;
-        // Last: with it, the recorder takes it for complete.
+        // Written last: the recorder treats a spool with this number as complete.
         spool.file.write_all_at(&MAGIC.to_ne_bytes(), 0)?;
         Ok(spool)
     }
 
-    /// The path by which another process of the same user opens it, for as long as this one has it.
+    /// The path that other processes of the same user open. It is valid while this process has the spool open.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Opens a window of this number, or closes it with 0.
+    /// Opens the window with this number, or closes it if the number is 0.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the write fails.
     pub fn set_window(&self, number: u32) -> io::Result<()> {
         self.file.write_all_at(&number.to_ne_bytes(), at::WINDOW)
     }
 
-    /// What was counted so far.
+    /// Reads the recorder's counters.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the read fails.
     pub fn counts(&self) -> io::Result<SpoolCounts> {
         let mut word = [0; 4];
         let mut u32_at =
@@ -131,10 +131,10 @@ impl Spool {
         Ok(SpoolCounts { process, others, threads_lost, events_lost, is_helped, is_replaced })
     }
 
-    /// Takes chunks that are full; once the program has ended, all, and those that are not full as well. Gives how many there were.
+    /// Takes full chunks and returns their number. Once the program has ended, it takes every chunk in use.
     ///
     /// # Errors
-    /// Those of `take`, and where the system refuses to read the spool.
+    /// Errors of `take`, and failures to read the spool.
     pub fn take(
         &mut self,
         has_ended: bool,
@@ -157,7 +157,7 @@ impl Spool {
             if state == FREE || (state != FULL && !has_ended) {
                 continue;
             }
-            // The program may have written anything there.
+            // The word is untrusted: the program can write anything there.
             let used = (used as usize).min(CHUNK_BYTES);
             self.events.resize(used, 0);
             let start = HEAD_BYTES + (self.chunks * ENTRY_BYTES + number * CHUNK_BYTES) as u64;

@@ -1,21 +1,21 @@
-//! Judges a line by its accesses, and says what would help.
+//! Classifies the sharing of a line by its accesses, and recommends a remedy.
 
 use serde::Serialize;
 
-/// Whether threads want the same bytes of a line.
+/// Whether threads access the same bytes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// Different bytes: the line is shared, and what is on it is not.
+    /// Different bytes. Only the line is shared, not the data on it.
     False,
     /// The same bytes.
     True,
-    /// Both, each for a fifth of the time at least.
+    /// Both, each for at least a fifth of the time.
     Both,
 }
 
 impl Sharing {
-    /// By the time that each kind cost.
+    /// Compares the time that each kind cost.
     pub(super) const fn of(true_ps: u64, false_ps: u64) -> Self {
         let all = true_ps + false_ps;
         match (true_ps * 5 >= all && all > 0, false_ps * 5 >= all) {
@@ -26,110 +26,112 @@ impl Sharing {
     }
 }
 
-/// What helps.
+/// A remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
-    /// Put what different threads write on lines of its own.
+    /// Put data that different threads write on separate lines.
     Separate,
-    /// Each element of an array belongs to a thread: let each begin a line.
+    /// Each element of an array belongs to a thread. Let each element begin a line.
     PadElements,
-    /// One word is changed by all: let each thread or CPU have its own, and add them up when it is read.
+    /// All threads modify one word. Give each thread or CPU its own word, and compute the sum on reading.
     Split,
-    /// A lock, and what it guards: they belong together. Hold it shorter, or have several.
+    /// A lock and the data that it guards, which belong on one line. Hold the lock for a shorter time, or use several
+    /// locks.
     LockAndData,
-    /// A lock that others' data lie beside.
+    /// A lock beside data that other threads use without it.
     LockApart,
-    /// Two threads each write a word that the other reads, as in a ring of one producer and one consumer: give each word a line
-    /// of its own, and let each thread keep a copy of the other's word.
+    /// Two threads each write a word that the other reads, as in a ring of one producer and one consumer. Put each word
+    /// on a separate line, and let each thread keep a copy of the other's word.
     OwnWords,
-    /// Many read what few write: move what is written away from what is read, or write it less often.
+    /// Many threads read data that few threads write. Move the written data away from the read data, or write it less
+    /// often.
     ReadMostly,
-    /// The data itself goes from thread to thread, once: nothing of the layout helps.
+    /// The data itself passes from thread to thread, once. No layout helps.
     HandOver,
 }
 
 impl Advice {
-    /// Whether another layout may help.
+    /// Whether the remedy is a different layout.
     #[must_use]
     pub const fn is_of_layout(self) -> bool {
         matches!(self, Self::Separate | Self::PadElements | Self::LockApart | Self::OwnWords)
     }
 
-    /// Cause and remedy in at most 56 characters, for a list.
+    /// Returns cause and remedy in at most 56 characters, for a list.
     #[must_use]
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::Separate => "false sharing: give each thread's data lines of its own",
+            Self::Separate => "false sharing: give each thread's data separate lines",
             Self::PadElements => "false sharing of elements: let each begin a line",
             Self::Split => "one word that many write: give each thread its own",
             Self::LockAndData => "a lock and its data: hold it shorter, or have several",
-            Self::LockApart => "a lock beside other data: give it a line of its own",
+            Self::LockApart => "a lock beside other data: put it on a separate line",
             Self::OwnWords => "each writes what the other reads: a line for each word",
-            Self::ReadMostly => "many read what few write: write it less often",
+            Self::ReadMostly => "many readers, few writers: write it less often",
             Self::HandOver => "data passes from thread to thread: no layout helps",
         }
     }
 
-    /// The advice in a sentence.
+    /// Returns cause and remedy as a sentence.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Separate => "false sharing: give what different threads write lines of its own",
+            Self::Separate => {
+                "false sharing: put data that different threads write on separate lines"
+            }
             Self::PadElements => "false sharing between elements: let each element begin a line",
             Self::Split => {
                 "true sharing of one word, which padding does not help: give each thread or CPU its own, and add them up \
                  when the sum is read"
             }
             Self::LockAndData => {
-                "a lock and what it guards, which belong on one line: padding does not help; hold it shorter, or have several"
+                "a lock and the data that it guards, which belong on one line: padding does not help; hold it shorter, or have several"
             }
             Self::LockApart => {
-                "a lock beside data that others use without it: give the lock a line of its own"
+                "a lock beside data that others use without it: put the lock on a separate line"
             }
             Self::OwnWords => {
-                "two threads that each write a word which the other reads: give each word a line of its own, and let each thread \
+                "two threads that each write a word that the other reads: put each word on a separate line, and let each thread \
                  keep a copy of the other's word"
             }
             Self::ReadMostly => {
-                "true sharing of what many read and few write: padding does not help; write it less often, or let each \
+                "true sharing of data with many readers and few writers: padding does not help; write it less often, or let each \
                  reader have a copy"
             }
-            Self::HandOver => {
-                "data that goes from one thread to the next: nothing of its layout helps"
-            }
+            Self::HandOver => "data that passes from one thread to the next: no layout helps",
         }
     }
 }
 
-/// One word of a line, as far as advice needs it.
+/// The accesses of one word of a line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Use {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// Threads that read it, in order.
+    /// Sorted threads that read it.
     pub(super) readers: Vec<u32>,
-    /// Threads that write it more than its initialization takes, in order.
+    /// Sorted threads that write it more often than its initialization does.
     pub(super) writers: Vec<u32>,
     pub(super) is_lock: bool,
-    /// Of its reads and writes, those by a thread that had a lock of this line.
+    /// Accesses by a thread that held a lock on this line.
     pub(super) locked: u64,
     pub(super) misses: u64,
-    /// The object that it lies in, by its first byte, and the element of that object, or of an array in it.
+    /// The object that contains it, identified by its first byte, and the element of that object or of an array in it.
     pub(super) element: (u64, String),
-    /// Which of the names on this line its object has; 0 for the costliest one.
+    /// Index of its object among the names on this line; 0 for the costliest.
     pub(super) name: usize,
 }
 
 impl Use {
-    /// The only thread that writes it, if another one reads it.
+    /// Returns the only thread that writes it, if another thread reads it.
     fn only_writer_of_read(&self) -> Option<u32> {
         let [writer] = self.writers[..] else { return None };
         self.readers.iter().any(|reader| *reader != writer).then_some(writer)
     }
 }
 
-/// Judges a line by its times and its words.
+/// Classifies a line by its times and words, and selects the remedy.
 pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Advice) {
     let sharing = Sharing::of(true_ps, false_ps);
     let is_false = false_ps > true_ps;
@@ -143,7 +145,7 @@ pub(super) fn judge(true_ps: u64, false_ps: u64, words: &[Use]) -> (Sharing, Adv
     (sharing, advice)
 }
 
-/// A lock's words, and what it guards, are wanted together, whichever of their bytes are.
+/// A lock's words and the data that it guards are used together, even if the accesses are to different bytes.
 fn judge_lock(is_false: bool, words: &[Use]) -> Advice {
     if is_false && let Some(advice) = between_elements(contended(words)) {
         return advice;
@@ -164,13 +166,13 @@ fn judge_false(words: &[Use]) -> Advice {
     between_elements(written).unwrap_or(Advice::Separate)
 }
 
-/// The words that threads lose the line by: those with at least a twentieth of the misses that the first of them has.
+/// Returns the contended words: words with at least a twentieth of the most contended word's misses.
 fn contended(words: &[Use]) -> impl Iterator<Item = &Use> + Clone {
     let most = words.iter().map(|word| word.misses).max().unwrap_or(0);
     words.iter().filter(move |word| word.misses * 20 >= most)
 }
 
-/// The remedy for false sharing between elements, or between objects; none if the words lie in one element.
+/// Returns the remedy for false sharing between elements or between objects, or none if the words are in one element.
 fn between_elements<'words>(words: impl Iterator<Item = &'words Use>) -> Option<Advice> {
     let mut places: Vec<_> = words.map(|word| (word.name, &word.element)).collect();
     places.sort_unstable();
@@ -179,7 +181,7 @@ fn between_elements<'words>(words: impl Iterator<Item = &'words Use>) -> Option<
     (places.len() > 1).then_some(if is_one_name { Advice::PadElements } else { Advice::Separate })
 }
 
-/// Whether these are several threads.
+/// Whether there are at least two different threads.
 fn differ(mut threads: impl Iterator<Item = u32>) -> bool {
     threads.next().is_some_and(|first| threads.any(|other| other != first))
 }
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(judge(10, 100, &locked).1, Advice::LockApart);
         locked[1].locked = 200;
         assert_eq!(judge(10, 100, &locked).1, Advice::LockAndData, "used with the lock alone");
-        // The end of one bucket, and the lock of the next.
+        // The end of one bucket and the lock of the next bucket.
         locked[1].element.1 = "[1]".to_owned();
         assert_eq!(judge(10, 100, &locked).1, Advice::PadElements);
         assert_eq!(judge(100, 10, &locked).1, Advice::LockAndData, "all threads want one bucket");

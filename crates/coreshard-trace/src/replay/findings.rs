@@ -1,4 +1,4 @@
-//! The objects that cost the program most, the lines of each taken together: the verdict of a replay.
+//! The objects that cost the program most, with the lines of each object combined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,58 +13,58 @@ use super::plan::{Plan, is_c_library};
 use crate::recording::AccessKind;
 use crate::types::SourcePlace;
 
-/// The share of the threads' running time from which on an object is a finding.
+/// Smallest share of the threads' running time that makes an object a finding.
 pub(super) const WORTH: f64 = 0.01;
-/// Lines that count for their objects, the costliest first.
+/// Lines that are attributed to objects, the costliest first.
 const MOST_LINES: usize = 1 << 17;
-/// Findings of one replay.
+/// Findings in one replay.
 const MOST_FINDINGS: usize = 20;
-/// Fields of a finding, and other objects beside it.
+/// Fields of a finding, and other objects on its lines.
 const MOST_FIELDS: usize = 4;
-/// A field that has less than this share of its object's loss is not named.
+/// Fields with a smaller share of their object's loss are not listed.
 const LEAST_FIELD: f64 = 0.05;
 
-/// An object, or all objects of one type and place, for whose lines threads stand still.
+/// An object whose lines threads wait for. Objects with the same type and allocation site are combined.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The variable, or the type and where its objects are allocated.
+    /// The variable, or the type and its allocation site.
     pub object: String,
-    /// Whether that is a global, heap memory, or a stack.
+    /// Whether it is a global, heap memory, or a stack.
     pub kind: ThingKind,
-    /// Of a global, the file of code that has it; else empty.
+    /// For a global, the executable or library that contains it; otherwise empty.
     pub file: String,
-    /// Whether it is the C library's own data.
+    /// Whether it is internal data of the C library.
     pub is_c_library: bool,
     /// Other objects on the same lines that cost time as well.
     pub beside: Vec<String>,
-    /// The fields that cost most, the costliest first.
+    /// The costliest fields, in descending order.
     pub fields: Vec<FindingField>,
-    /// The line of code that loses most time.
+    /// The source line that loses most time.
     pub place: SourcePlace,
-    /// Time that threads stood still for lines that they had before, in nanoseconds.
+    /// Time that threads waited for lines that they had held before, in nanoseconds.
     pub lost_ns: f64,
     /// That time as a share of the running time of all threads, from 0 to 1.
     pub share: f64,
     /// True or false sharing, by time.
     pub sharing: Sharing,
-    /// What helps.
+    /// The remedy.
     pub advice: Advice,
     /// Cause and remedy in a few words.
     pub summary: &'static str,
-    /// How many times as fast the program would run with the best layout that was tried; none if none was tried.
+    /// The speed-up of the program with the best layout that was tried; none if none was tried.
     pub gain: Option<f64>,
 }
 
 /// A field of a finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FindingField {
-    /// Its path within the object or element; empty if the object is one word.
+    /// Its path in the object or element; empty if the object is one word.
     pub field: String,
-    /// The threads that write it, or that read it if none writes it.
+    /// The threads that write it, or the threads that read it if none writes it.
     pub threads: Vec<u32>,
 }
 
-/// The lines of one object, added up.
+/// The costs of one object's lines.
 #[derive(Default)]
 struct ObjectCost {
     lost_ps: u64,
@@ -74,7 +74,7 @@ struct ObjectCost {
     advice: BTreeMap<Advice, u64>,
     fields: BTreeMap<String, FieldCost>,
     beside: BTreeMap<String, u64>,
-    /// By instruction: the time that is lost there.
+    /// Lost time by instruction.
     places: BTreeMap<u64, u64>,
 }
 
@@ -156,7 +156,8 @@ impl FieldCost {
     }
 }
 
-/// A field's path that is the same for all elements: without the object's own index, and with the other indices left empty.
+/// Returns a field's path without the object's index and with empty brackets for other indices, so that it is the same
+/// for all elements.
 fn without_indices(field: &str) -> String {
     let own = field.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let rest = own.map_or(field, |(_, rest)| rest.strip_prefix('.').unwrap_or(rest));
@@ -172,7 +173,7 @@ fn without_indices(field: &str) -> String {
     path
 }
 
-/// An object's name. Memory of unknown origin and stacks have the code that loses most time there in it.
+/// Returns an object's name. For stacks and memory of unknown origin, it includes the code that loses most time there.
 fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
     let own = &on_line.thing.name;
     let row = line.rows.iter().max_by_key(|row| row.lost_ps);
@@ -186,7 +187,8 @@ fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
     }
 }
 
-/// The objects that are worth [`WORTH`] of the threads' running time, the costliest first, and the C library's after all others.
+/// Returns the objects that cost at least [`WORTH`] of the threads' running time, the costliest first. Objects of the C
+/// library come last.
 pub(super) fn findings(outcome: &Outcome, plan: &Plan, names: &mut Names<'_>) -> Vec<Finding> {
     let mut lines: Vec<_> = outcome.lines.iter().filter(|line| line.lost_ps > 0).collect();
     lines.sort_by_key(|line| (std::cmp::Reverse(line.lost_ps), line.address));

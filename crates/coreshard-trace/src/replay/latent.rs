@@ -1,8 +1,8 @@
-//! Latent false sharing: objects that would be fought for if memory lay a little further, as another allocator or another
-//! version may put it, or on a machine with longer lines.
+//! Finds latent false sharing: objects that would be contended at a slightly different address, as another allocator or
+//! another version may choose, or on a machine with longer lines.
 //!
-//! All data is shifted by the same number of bytes, so that the borders of lines fall elsewhere and neighbours stay neighbours.
-//! Shifts that a type's alignment forbids are left out.
+//! All data is shifted by the same number of bytes, so that neighbours stay neighbours while the boundaries between
+//! lines move. Shifts that a type's alignment forbids are omitted.
 
 use std::collections::BTreeMap;
 
@@ -17,45 +17,46 @@ use super::on_line::thing_of;
 use super::replayed::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
-/// How much further memory may lie: by any multiple of 8 bytes, as an allocator's own data before it may shift it.
+/// Shifts in bytes. An allocator's own data can shift memory by any multiple of 8 bytes.
 const SHIFTS: [u64; 7] = [8, 16, 24, 32, 40, 48, 56];
-/// Lines of some machines; others fetch pairs of shorter ones.
+/// The longest lines of current machines. Other machines fetch pairs of shorter lines.
 const LONG_LINE_BYTES: usize = 128;
-/// Lines of one replay that are looked at.
+/// Lines that are examined in one replay, the costliest first.
 const MOST_LINES: usize = 4_096;
 
-/// Objects that threads would fight for by false sharing elsewhere, and do not where they are.
+/// An object that has false sharing only at another address or with longer lines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatentSharing {
-    /// What it is.
+    /// The name of the object.
     pub object: String,
-    /// What threads wait for it by false sharing as it lies, in nanoseconds.
+    /// Time that threads wait for it because of false sharing at its current address, in nanoseconds.
     pub now_ns: f64,
-    /// What they would wait elsewhere, the worst first.
+    /// Other addresses and line lengths, the costliest first.
     pub elsewhere: Vec<LatentCase>,
 }
 
-/// A place, or a machine, where an object would be fought for.
+/// An address or a line length with false sharing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatentCase {
-    /// How much further it would lie, in bytes.
+    /// The shift in bytes.
     pub shift_bytes: u64,
     /// The length of lines in bytes.
     pub line_bytes: u64,
-    /// What threads would wait by false sharing, in nanoseconds.
+    /// Time that threads would wait because of false sharing, in nanoseconds.
     pub false_ns: f64,
 }
 
-/// What lines of one object cost by false sharing, and its alignment.
+/// The cost of false sharing for one object, and its alignment.
 struct Cost {
     false_ns: f64,
     alignment_bytes: u64,
 }
 
-/// Finds objects that threads would fight for if they lay 8, 16, 24 and so on up to 56 bytes further, or on lines of 128 bytes.
+/// Finds objects that would have false sharing if they were shifted by 8, 16, 24 and so on up to 56 bytes, or if lines
+/// had 128 bytes.
 ///
 /// # Errors
-/// If the recording cannot be read; the text names the offset.
+/// If the recording cannot be read. The message names the offset.
 ///
 /// ```
 /// use coreshard_sim::Machine;
@@ -109,7 +110,7 @@ pub fn latent_sharing(
     Ok(found)
 }
 
-/// By object, what false sharing costs; and all threads' time.
+/// Returns the cost of false sharing by object, and the total time of all threads.
 fn false_sharing(replayed: &Replayed, files: &mut Files) -> (BTreeMap<String, Cost>, f64) {
     let mut names = Names::with_files(&replayed.plan, std::mem::take(files));
     let mut by_object: BTreeMap<String, Cost> = BTreeMap::new();

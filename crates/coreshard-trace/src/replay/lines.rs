@@ -1,20 +1,21 @@
-//! Counts the accesses of each line that several threads touch.
+//! Counts the accesses of each shared line.
 //!
-//! Versions tell true from false sharing. Each change of owner by a write gives the line a new version, and each byte has the
-//! version of its last write. A thread that misses a line that it had at some version lost it to writes since then. If one of
-//! them changed a byte that the thread accesses, sharing is true, else false. A writer may also lack only the right to write,
-//! because others have read the line: if one of them read a byte that it writes, sharing is true.
+//! Versions distinguish true from false sharing. Each change of owner by a write increments the line's version, and
+//! each byte has the version of its last write. A thread that misses a line lost it to writes after the version that it
+//! last had. If one of these writes changed a byte that the thread accesses, the sharing is true; otherwise it is
+//! false. A writer may also miss only because others have read the line. The sharing is then true if one of them read a
+//! byte that it writes.
 
 use super::owners::Owner;
 use crate::recording::{Access, AccessKind};
 use coreshard_sim::{CacheOutcome, LineSource};
 
-/// Different accesses of one line that are told apart.
+/// Distinct accesses of one line.
 const MOST_ROWS: usize = 192;
-/// Threads of a row that are told apart.
+/// Distinct threads of a row.
 const MOST_ROW_THREADS: usize = 512;
 
-/// What one instruction did to some bytes of a line.
+/// The accesses of one instruction to some bytes of a line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) offset: u16,
@@ -29,33 +30,33 @@ pub(crate) struct Row {
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
     pub(crate) false_ps: u64,
-    /// Time that threads stood still for a line that they had had before.
+    /// Time that threads waited for a line that they had held before.
     pub(crate) lost_ps: u64,
-    /// Of `count`, while the thread had a lock that lies on this line.
+    /// The part of `count` for which the thread held a lock on this line.
     pub(crate) locked: u64,
-    /// In order.
+    /// Sorted threads.
     pub(crate) threads: Vec<u32>,
     readers: Readers,
-    /// A ticket of about when it was first seen.
+    /// The approximate ticket of its first access.
     pub(crate) ticket: u64,
-    /// What lay there then, where that was not the same all the time.
+    /// The piece of memory at that time, if the address belonged to several.
     pub(crate) owner: Owner,
     pub(crate) owner_kind: u32,
 }
 
 impl Row {
-    /// What its accesses are to, besides an address.
+    /// Returns the piece of memory that its accesses refer to.
     pub(crate) const fn seen(&self) -> Seen {
         Seen { ticket: self.ticket, owner: self.owner }
     }
 }
 
-/// What an access is to, besides its address.
+/// Determines the piece of memory that an access refers to, together with its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// Of about when it was.
+    /// The approximate time of the access.
     pub(crate) ticket: u64,
-    /// What lay there then, where that was not the same all the time.
+    /// The piece of memory at that time, if the address belonged to several.
     pub(crate) owner: Owner,
 }
 
@@ -63,31 +64,31 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor {
     pub(crate) thread: u32,
-    /// It has a lock that lies on the line.
+    /// Whether it holds a lock on the line.
     pub(crate) is_locked: bool,
     pub(crate) ticket: u64,
-    /// What lies there, where that is not the same all the time, and its kind.
+    /// The piece of memory and its kind, if the address belonged to several.
     pub(crate) owner: Owner,
     pub(crate) owner_kind: u32,
 }
 
-/// The time that an access took beyond that of a hit.
+/// The time of an access beyond that of a hit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
-    /// Until the line was there.
+    /// Until the line arrived.
     pub(crate) cost_ps: u64,
-    /// Until the thread went on, which is earlier for a store.
+    /// Until the thread continued, which is earlier for a store.
     pub(crate) lost_ps: u64,
 }
 
-/// The threads that read a row's bytes lately.
+/// The most recent readers of a row's bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readers {
-    /// One more than the last one's thread.
+    /// The last reader, plus 1.
     last: u32,
-    /// The line's version then.
+    /// The line's version when it read them.
     version: u32,
-    /// When the last one before it of another thread read it.
+    /// The line's version when another thread read them before.
     others: u32,
 }
 
@@ -100,31 +101,31 @@ impl Readers {
         self.version = version;
     }
 
-    /// The line's version when another thread read the bytes last; 0 if none did.
+    /// Returns the line's version when another thread last read the bytes; 0 if none did.
     const fn version_of_others(&self, reader: u32) -> u32 {
         if self.last == reader { self.others } else { self.version }
     }
 }
 
-/// A line that several threads touch.
+/// A line that several threads access.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) address: u64,
-    /// The page that it lies on for the simulated caches; `u64::MAX` until it is met.
+    /// Its page in the simulated caches; `u64::MAX` before its first access.
     pub(crate) dense_page: u64,
     pub(crate) rows: Vec<Row>,
     pub(crate) stores: u64,
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
     pub(crate) false_ps: u64,
-    /// Time that threads stood still for it after they had had it.
+    /// Time that threads waited for it after they had held it before.
     pub(crate) lost_ps: u64,
-    /// By byte: the version of its last write.
+    /// The version of each byte's last write.
     versions: Box<[u32]>,
-    /// At least 1, so that 0 is before all.
+    /// At least 1, so that 0 is older than every version.
     version: u32,
     last_writer: u32,
-    /// By thread, in order: the version that it had last.
+    /// The last version that each thread had, sorted by thread.
     held: Vec<(u32, u32)>,
 }
 
@@ -146,7 +147,7 @@ impl Line {
         }
     }
 
-    /// Notes an access of some bytes of it. Returns whether the thread takes the line back that it had before.
+    /// Records an access of some of its bytes. Returns whether the thread had the line before and lost it.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -163,7 +164,7 @@ impl Line {
         let is_miss = outcome.source != LineSource::Hit;
         let writes = access.kind != AccessKind::Load;
         let sharing = if is_miss { self.sharing(thread, offset, end, writes) } else { None };
-        // A thread that keeps a line for a while may write it after others have asked for it, and hit.
+        // A thread that keeps a line for a while may write it after other threads have requested it, and still hit.
         let is_turn = is_miss || (writes && self.last_writer != thread);
         let mut had_it = false;
         if writes {
@@ -207,7 +208,7 @@ impl Line {
             row.hitm_local += u64::from(outcome.source == LineSource::ModifiedLocal);
             row.hitm_remote += u64::from(outcome.source == LineSource::ModifiedRemote);
         }
-        // The first fetch is no sharing.
+        // The first fetch is not sharing.
         if outcome.source == LineSource::Memory {
             return false;
         }
@@ -228,7 +229,7 @@ impl Line {
         had_it
     }
 
-    /// Notes that a thread stood still until a store that was noted before had the line.
+    /// Records that a thread waited until a recorded store had the line.
     pub(crate) fn note_stall(
         &mut self,
         by: Accessor,
@@ -242,9 +243,9 @@ impl Line {
         self.lost_ps += lost_ps;
     }
 
-    /// Whether a miss is for bytes that were written since the thread had the line; or for the right to write what others
-    /// have read since; or, if no thread has written at all, for what they took the line to read. None if it never had
-    /// the line, and these bytes were never written.
+    /// Classifies a miss. The sharing is true if another thread has written the bytes since this thread had the line,
+    /// or has read bytes that this thread writes. If no thread has written the line at all, it is true if another
+    /// thread has read the bytes. Returns none if the thread never had the line and these bytes were never written.
     fn sharing(&self, thread: u32, offset: usize, end: usize, writes: bool) -> Option<bool> {
         let bytes = &self.versions[offset..end];
         let Ok(at) = self.held.binary_search_by_key(&thread, |(its, _)| *its) else {
@@ -269,7 +270,7 @@ impl Line {
     ) -> usize {
         let (offset, size_bytes) = (offset as u16, size as u16);
         let is_it = |row: &Row| {
-            // One that both reads and writes may be told in two.
+            // An instruction that reads and writes may be recorded as two kinds of access.
             row.instruction == access.instruction
                 && row.kind == access.kind
                 && row.offset == offset
@@ -279,7 +280,7 @@ impl Line {
         if let Some(at) = self.rows.iter().position(is_it) {
             return at;
         }
-        // What is not told apart counts as the last that is.
+        // Accesses beyond the limit are counted in the last row.
         if self.rows.len() >= MOST_ROWS || (*rows_left == 0 && !self.rows.is_empty()) {
             return self.rows.len() - 1;
         }

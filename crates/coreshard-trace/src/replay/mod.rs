@@ -1,4 +1,4 @@
-//! Replays recordings on a simulated machine: what its caches would do to the program.
+//! Replays recordings on a simulated machine, to predict the effect of its caches on the program.
 
 mod advice;
 mod engine;
@@ -28,10 +28,10 @@ pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use replayed::ReplayOptions;
 pub use report::{LineView, LockView, ObjectView, ReplayReport, WordView, replay};
 
-/// Of one access: what a program fills or copies at once. What is beyond it is let go.
+/// The longest access, such as a large fill or copy. The rest of a longer one is ignored.
 const MOST_RANGE_BYTES: u64 = 1 << 24;
 
-/// Calls `each` for each line that `bytes` bytes at `address` lie on, with its part of them.
+/// Calls `each` for each line that `bytes` bytes at `address` overlap, with the overlapping part.
 fn each_line(address: u64, bytes: u64, line_bytes: u64, mut each: impl FnMut(u64, u64)) {
     let (mut at, mut left) = (address, bytes.min(MOST_RANGE_BYTES));
     while left > 0 {

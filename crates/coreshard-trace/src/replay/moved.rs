@@ -1,49 +1,49 @@
-//! New addresses of objects under a proposed layout.
+//! Addresses of objects under a proposed layout.
 
 use super::pages::PageMap;
 
-/// Addresses in a part of the address space that no program has.
+/// Start of a part of the address space that no program uses.
 const FRESH_START: u64 = 1 << 56;
 
-/// A field that goes to another place of its element.
+/// A field's new offset in its element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldMove {
-    /// Where it begins now.
+    /// Its current offset.
     pub(crate) from: u64,
-    /// How many bytes.
+    /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// Where it will begin.
+    /// Its new offset.
     pub(crate) to: u64,
 }
 
-/// Equal elements one after the other, that are laid out anew.
+/// Consecutive elements of one type that get a new layout.
 #[derive(Clone, Debug)]
 struct Moved {
     start: u64,
     end: u64,
     element_bytes: u64,
-    /// By their place now.
+    /// Sorted by current offset.
     fields: std::sync::Arc<[FieldMove]>,
     new_start: u64,
     new_element_bytes: u64,
-    /// When it was there; all the time, where nothing else was.
+    /// The ticket at which the object was allocated, or 0 if no other object had the address.
     taken: u64,
     given_back: u64,
 }
 
-/// New places of some objects; everything else stays where it is.
+/// New addresses of some objects. All other objects keep theirs, except for a common shift.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moves {
     objects: Vec<Moved>,
-    /// By page: places in `objects`.
+    /// For each page, indices into `objects`.
     by_page: PageMap<Vec<u32>>,
     next: u64,
-    /// How much further everything lies that is not moved by itself.
+    /// The shift of all objects that are not moved individually.
     shift: u64,
 }
 
 impl Moves {
-    /// Everything so many bytes further: what lies on one line with what changes, and nothing else.
+    /// Shifts all data. The boundaries between lines change relative to the data, and nothing else does.
     pub(crate) fn shifted(bytes: u64) -> Self {
         Self { shift: bytes, ..Self::default() }
     }
@@ -52,8 +52,8 @@ impl Moves {
         self.shift
     }
 
-    /// Lays out anew what lies at `start` from a ticket to another: elements of `element_bytes`, whose fields go where `fields`
-    /// say, into elements of `new_element_bytes`.
+    /// Changes the layout of the object at `start` between two tickets. Each element of `element_bytes` becomes an
+    /// element of `new_element_bytes` with its fields moved as in `fields`.
     pub(crate) fn add(
         &mut self,
         start: u64,
@@ -87,7 +87,7 @@ impl Moves {
         });
     }
 
-    /// Where the byte at `address` is now, for a thread whose last ticket is this.
+    /// Returns the new address of the byte at `address`, for a thread whose last ticket was `ticket`.
     #[inline]
     pub(crate) fn of(&self, address: u64, ticket: u64) -> u64 {
         match self.by_page.get(&(address >> 12)) {
@@ -97,7 +97,7 @@ impl Moves {
     }
 
     fn among(&self, address: u64, ticket: u64, numbers: &[u32]) -> u64 {
-        // Memory that was given back and taken again may be in several.
+        // Freed memory may have been allocated again, and several objects then have the address.
         let found = numbers.iter().rev().map(|number| &self.objects[*number as usize]);
         let mut found = found.filter(|its| {
             (its.start..its.end).contains(&address)
@@ -109,7 +109,7 @@ impl Moves {
         let at = its.fields.partition_point(|field| field.from <= within);
         let place = match at.checked_sub(1).map(|at| its.fields[at]) {
             Some(field) if within < field.from + field.bytes => field.to + (within - field.from),
-            // A hole, or bytes that no field describes, stay behind their element.
+            // Holes, and bytes that no field describes, keep their offset.
             _ => within,
         };
         its.new_start + element * its.new_element_bytes + place

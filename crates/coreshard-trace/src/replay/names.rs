@@ -1,4 +1,5 @@
-//! Names for addresses: functions and source lines of instructions; types and fields of globals, allocations and stacks.
+//! Names for addresses: functions and source lines of instructions, and types and fields of globals, allocations and
+//! stacks.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,29 +13,29 @@ use crate::types::{Binary, DebugSource, FieldPath, Shape, SourcePlace, Symbol, T
 
 mod memory;
 
-/// What lies at an address.
+/// The object at an address.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Thing {
-    /// What stands for all objects of this kind: a global's name, or a type and where its objects are taken.
+    /// The common name of all objects of this kind: the name of a global, or a type and its allocation site.
     pub(crate) name: String,
     pub(crate) kind: ThingKind,
-    /// Of a global, the file of code that has it.
+    /// For a global, the executable or library that contains it.
     pub(crate) file: String,
-    /// Its first byte.
+    /// The address of its first byte.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
-    /// Of which it, or each element of it, is one; with the module whose types these are.
+    /// The module whose type table has its type, and the type of the object or of its elements.
     pub(crate) of: Option<(usize, TypeId)>,
-    /// Of one element.
+    /// The size of one element.
     pub(crate) element_bytes: u64,
-    /// Whether its first byte and its length are known; else they are those of a line.
+    /// Whether its address and size are known. Otherwise they are the address and size of a line.
     pub(crate) is_whole: bool,
-    /// Of a piece of memory, what it has in common with all that are alike.
+    /// For an allocation, the properties that similar allocations share.
     pub(crate) allocated: Option<AllocationKind>,
 }
 
 impl Thing {
-    /// One whose place and length are not known: those of the line that `address` lies on stand for them.
+    /// Returns an object with unknown address and size, for which the line that contains `address` is used.
     fn unknown(kind: ThingKind, name: String, address: u64) -> Self {
         Self {
             name,
@@ -60,11 +61,11 @@ impl Thing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-/// What kind of thing lies at an address.
+/// The kind of an object.
 pub enum ThingKind {
-    /// A variable that is there all the time.
+    /// A variable with a static address.
     Global,
-    /// A piece of memory that was taken.
+    /// Allocated memory.
     Heap,
     /// A thread's stack.
     Stack,
@@ -72,7 +73,7 @@ pub enum ThingKind {
     Unknown,
 }
 
-/// What a piece of memory is taken to be.
+/// The assumed type of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 struct Guess {
     module: usize,
@@ -84,12 +85,13 @@ struct Guess {
 struct Loaded {
     binary: Option<Binary>,
     types: Option<TypeTable>,
-    /// Records, and other types that memory may hold, by name, without namespaces and with them.
+    /// Records and other types of elements, by name with and without namespaces.
     by_name: HashMap<String, Vec<TypeId>>,
 }
 
 impl Loaded {
-    /// The types of a name; none if an empty type has it as well, such as the standard library's `Global` of allocators.
+    /// Returns the types of a name, or none if an empty type also has the name, such as the standard library's `Global`
+    /// allocator.
     fn of_name(&self, name: &str) -> Option<&[TypeId]> {
         let (all, types) = (self.by_name.get(name)?, self.types.as_ref()?);
         all.iter().all(|id| types.size_bytes(*id) != Some(0)).then_some(all)
@@ -99,8 +101,8 @@ impl Loaded {
         self.binary.as_ref().map_or(&[], Binary::symbols)
     }
 
-    /// The variable at an address of the file: by its types, or else by its symbols.
-    /// Its addresses are those of the file, and its types those of the module `number`.
+    /// Returns the variable at an address of the file, from its types or else from its symbols. The type belongs to the
+    /// module `number`.
     fn global_at(&self, number: usize, within: u64) -> Option<Thing> {
         let symbols = self.symbols();
         if let Some(types) = &self.types {
@@ -131,17 +133,17 @@ impl Loaded {
     }
 }
 
-/// What was read of the files of a recording's modules, by their numbers.
+/// The loaded files of a recording's modules, by module number.
 #[derive(Default)]
 pub(crate) struct Files(Vec<Option<Loaded>>);
 
-/// Names of one recording's addresses; files are read when they are first needed.
+/// Names of one recording's addresses. Files are loaded on first use.
 pub(crate) struct Names<'p> {
     plan: &'p Plan,
     files: Files,
     places: HashMap<u64, SourcePlace>,
     guesses: HashMap<(u32, u64, u64), Option<Guess>>,
-    /// By calls that led there: which of them took memory.
+    /// The allocation site of each call stack.
     taken: HashMap<u32, (usize, SourcePlace)>,
     pub(crate) notes: Vec<String>,
 }
@@ -151,7 +153,7 @@ impl<'p> Names<'p> {
         Self::with_files(plan, Files::default())
     }
 
-    /// With what was read for another replay of the same recording: its modules and their numbers are the same.
+    /// Reuses the files of another replay of the same recording, which has the same modules with the same numbers.
     pub(crate) fn with_files(plan: &'p Plan, mut files: Files) -> Self {
         files.0.resize_with(plan.modules.len(), || None);
         Self {
@@ -175,7 +177,7 @@ impl<'p> Names<'p> {
         holds.next()
     }
 
-    /// What the module's file has, which is read once.
+    /// Returns the module's file, which is loaded once.
     fn loaded(&mut self, number: usize) -> &Loaded {
         if self.files.0[number].is_none() {
             self.files.0[number] = Some(self.load(number));
@@ -214,7 +216,7 @@ impl<'p> Names<'p> {
         self.loaded(number).types.as_ref()
     }
 
-    /// Where an instruction is, told by the address after it.
+    /// Returns the source position of an instruction, given the address after it.
     pub(crate) fn place(&mut self, instruction: u64) -> SourcePlace {
         if let Some(known) = self.places.get(&instruction) {
             return known.clone();
@@ -230,7 +232,7 @@ impl<'p> Names<'p> {
         };
         let (within, path) = (address.wrapping_sub(module.base), &module.path);
         let frames = self.frames(number, within);
-        // Where calls were inlined: the innermost of the program's own, rather than of a standard library.
+        // Prefer the innermost inlined function that belongs to the program rather than to a standard library.
         let own = frames.iter().find(|frame| frame.is_own()).or(frames.first());
         let mut place = own.cloned().unwrap_or_default();
         if place.function.is_empty() {
@@ -240,13 +242,13 @@ impl<'p> Names<'p> {
         place
     }
 
-    /// The functions at an address of a module, the innermost of those that were inlined first.
+    /// Returns the functions at an address of a module, the innermost inlined function first.
     fn frames(&mut self, number: usize, within: u64) -> Vec<SourcePlace> {
         let binary = self.loaded(number).binary.as_ref();
         binary.map_or_else(Vec::new, |binary| binary.frames(within))
     }
 
-    /// What lay at an address as an access saw it; `seen_from` are instructions that access it.
+    /// Returns the object at an address at the time of an access. `seen_from` are instructions that access it.
     pub(crate) fn thing(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Thing {
         let of_thread = |stack: &Piece| {
             Thing::unknown(ThingKind::Stack, format!("stack of thread {}", stack.thread), address)
@@ -258,7 +260,7 @@ impl<'p> Names<'p> {
             return heap;
         }
         if let Some((number, module)) = self.module_at(address.wrapping_sub(self.plan.shift)) {
-            // Data of a module is shifted, its code is not.
+            // The shift applies to a module's data, not to its code.
             let base = module.base.wrapping_add(self.plan.shift);
             let file = input::plain(&module.path);
             let global = self.loaded(number).global_at(number, address.wrapping_sub(base));
@@ -276,7 +278,7 @@ impl<'p> Names<'p> {
         Thing::unknown(ThingKind::Unknown, "memory of unknown origin".to_owned(), address)
     }
 
-    /// The path of the field of a thing at an address.
+    /// Returns the path of an object's field at an address.
     pub(crate) fn field(&mut self, thing: &Thing, address: u64) -> String {
         let within = address.saturating_sub(thing.start);
         let types = thing.of.and_then(|(module, of)| Some((self.types(module)?, of)));
@@ -293,7 +295,7 @@ impl<'p> Names<'p> {
     }
 }
 
-/// The type of one element where a global is an array, else its own; with its size.
+/// Returns the type and size of an array's element, or of the global itself if it is not an array.
 fn element_of(types: &TypeTable, of: Option<TypeId>, bytes: u64) -> (Option<TypeId>, u64) {
     let shape = of.map(|of| &types.get(types.stripped(of)).shape);
     match shape {
@@ -318,7 +320,7 @@ fn index(types: &TypeTable) -> HashMap<String, Vec<TypeId>> {
     by_name
 }
 
-/// Whether it is the program itself, which engines tell of first.
+/// Whether it is the program itself. Engines report it before its libraries.
 fn is_program(path: &Path) -> bool {
     !path.to_string_lossy().contains(".so")
 }
@@ -328,7 +330,7 @@ fn file_name(path: &str) -> String {
     input::plain(&name.to_string_lossy())
 }
 
-/// Symbols that begin before an address, the nearest first.
+/// Returns symbols that begin at or before an address, the nearest first.
 fn before(symbols: &[Symbol], address: u64) -> impl Iterator<Item = &Symbol> {
     let after = symbols.partition_point(|symbol| symbol.address <= address);
     symbols[..after].iter().rev().take(8)
@@ -341,7 +343,7 @@ fn function_at(symbols: &[Symbol], address: u64) -> Option<String> {
     holds.next().map(|symbol| symbol.name.clone())
 }
 
-/// The name of the data at an address, where it begins, and how long it is.
+/// Returns the name, address and size of the data at an address.
 fn data_at(symbols: &[Symbol], address: u64) -> Option<(String, u64, u64)> {
     let all = before(symbols, address).filter(|symbol| symbol.is_data).map(|symbol| {
         let bytes = match symbol.size_bytes {
@@ -354,7 +356,8 @@ fn data_at(symbols: &[Symbol], address: u64) -> Option<(String, u64, u64)> {
     holds.next().map(|(symbol, bytes)| (symbol.name.clone(), symbol.address, bytes))
 }
 
-/// How long data is that no type tells the length of: as its symbol says, or else up to what comes next, on one line.
+/// Returns the size of data without type information: the size in its symbol or, if that is 0, the distance to the next
+/// symbol or the end of the line.
 fn extent(symbols: &[Symbol], start: u64, next: Option<u64>) -> u64 {
     let from = symbols.partition_point(|symbol| symbol.address < start);
     let here = symbols[from..].iter().take_while(|symbol| symbol.address == start);

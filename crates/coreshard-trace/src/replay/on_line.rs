@@ -1,4 +1,4 @@
-//! The objects that lie on a line, and what threads do to the words of each.
+//! The objects on a line, and the threads' accesses to their words.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::owners::NOBODY;
 use super::plan::Plan;
 use crate::recording::AccessKind;
 
-/// Writes that an object's initialization may be.
+/// Number of writes that may be an object's initialization.
 pub(super) const FEW: u64 = 4;
 
-/// A line, with the objects that its rows access.
+/// A line and the objects that its rows access.
 pub(super) struct OnLine<'lines> {
     line: &'lines Line,
     /// The object of the costliest row.
     pub(super) thing: Thing,
-    /// By row: its object, if that is another one.
+    /// For each row, its object if that is not the costliest row's object.
     others: Vec<Option<Thing>>,
 }
 
@@ -46,7 +46,8 @@ impl<'lines> OnLine<'lines> {
         self.others[row].is_none()
     }
 
-    /// The field that a row accesses; of another object than the costliest one's, with that object's name.
+    /// Returns the field that a row accesses. The name of the object is prepended if it is not the costliest row's
+    /// object.
     pub(super) fn field(&self, row: usize, names: &mut Names<'_>) -> String {
         let address = self.line.address + u64::from(self.line.rows[row].offset);
         match &self.others[row] {
@@ -66,7 +67,7 @@ impl<'lines> OnLine<'lines> {
         judge(self.line.true_ps, self.line.false_ps, &self.uses(plan, names))
     }
 
-    /// The line's words, each with all that was done to it.
+    /// Returns the line's words with the accesses of each.
     fn uses(&self, plan: &Plan, names: &mut Names<'_>) -> Vec<Use> {
         let mut words: BTreeMap<u64, Use> = BTreeMap::new();
         let mut others: Vec<&str> = Vec::new();
@@ -105,19 +106,19 @@ impl<'lines> OnLine<'lines> {
     }
 }
 
-/// The part of a field's path that names an element of an array; empty if the path has no index.
+/// Returns the part of a field's path that identifies an element of an array; empty if the path has no index.
 fn element_of(field: &str) -> &str {
     &field[..field.rfind(']').map_or(0, |end| end + 1)]
 }
 
-/// Adds threads to a list in order.
+/// Merges threads into a sorted list.
 fn merge(threads: &mut Vec<u32>, more: &[u32]) {
     threads.extend(more);
     threads.sort_unstable();
     threads.dedup();
 }
 
-/// What lies where a line's costliest access was.
+/// Returns the object that has the costliest access of a line.
 pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
     let mut rows: Vec<_> = line.rows.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
@@ -128,7 +129,7 @@ pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
     names.thing(address, seen, &seen_from(&rows, kind))
 }
 
-/// The instructions that access what is of this kind on a line.
+/// Returns the instructions that access a kind of object on a line.
 pub(super) fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
     let its = rows.iter().filter(|row| row.owner_kind == owner_kind);
     its.map(|row| row.instruction).collect()

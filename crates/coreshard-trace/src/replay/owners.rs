@@ -1,31 +1,32 @@
-//! Memory that was several things one after the other: which of them an access is to.
+//! Determines the object that an access refers to if several objects had the address one after another.
 //!
-//! Freed memory is soon allocated again, often for something else, and a stack goes to another thread. An access belongs to the
-//! piece that was there at the time of the thread's last ticket. If none was, because the thread learned of a piece without a
-//! ticket (by an atomic alone), it belongs to the piece that is there in the replay.
+//! Freed memory is soon allocated again, often for another object, and a stack may pass to another thread. An access
+//! belongs to the piece that existed at the time of the thread's last ticket. There may be none if the thread learned
+//! of a piece without a ticket, for example through an atomic. The access then belongs to the piece that exists in the
+//! replay at that time.
 
 use super::pages::PageMap;
 use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
 
-/// The number of a piece: of allocations first, then of stacks.
+/// The number of a piece: an allocation or, with higher numbers, a stack.
 pub(crate) type Owner = PieceNumber;
-/// Memory that is one thing all the time, or that no event tells of.
+/// Memory that belonged to one object all the time, or that no event describes.
 pub(crate) const NOBODY: Owner = Owner::MAX;
 
-/// Lines on which pieces of several kinds lay one after the other.
+/// Lines on which pieces of different kinds existed one after another.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     timeline: Timeline,
-    /// By piece: of what kind it is. Pieces of one kind have one name.
+    /// The kind of each piece. Pieces of one kind have the same name.
     kinds: Vec<u32>,
 }
 
-/// By piece: whether it is there in a replay at this time.
+/// Whether each piece exists at this time of a replay.
 #[derive(Debug)]
 pub(super) struct Tenancy(Vec<bool>);
 
 impl Owners {
-    /// Of all pieces, each with its kind; `on_line` says which lie on which of the lines that several threads touch.
+    /// Creates the table from all pieces and their kinds. `on_line` has the pieces on each shared line.
     pub(super) fn of(
         pieces: Vec<Piece>,
         kinds: Vec<u32>,
@@ -36,7 +37,7 @@ impl Owners {
             let piece = |number: &Owner| &pieces[*number as usize];
             let kind = |number: &Owner| kinds[*number as usize];
             numbers.sort_by_key(|number| (piece(number).taken, *number));
-            // If two overlap, so do two that were taken one after the other, or nearly.
+            // If any two pieces overlap, two that were allocated close to one another also do.
             let differ = |at: usize| {
                 let before = numbers[at.saturating_sub(MOST_LOOKED_AT)..at].iter().rev();
                 let mut before = before.filter(|its| piece(its).overlaps(piece(&numbers[at])));
@@ -51,12 +52,12 @@ impl Owners {
         self.timeline.is_empty()
     }
 
-    /// Of what kind a piece is; 0 for memory without an owner.
+    /// Returns the kind of a piece; 0 for memory without an owner.
     pub(super) fn kind(&self, owner: Owner) -> u32 {
         self.kinds.get(owner as usize).map_or(0, |kind| kind + 1)
     }
 
-    /// Which piece an access after `ticket` is to.
+    /// Returns the piece that an access after `ticket` refers to.
     pub(super) fn at(
         &self,
         address: u64,
@@ -73,7 +74,7 @@ impl Owners {
             *lately = number;
             return number;
         }
-        // A late access is to what is there now, or comes next, or was there last.
+        // No piece existed at the ticket. Prefer the piece that exists now, then the next one, then the last one.
         let holds = |number: &Owner| piece(*number).holds(address);
         let all = || before.iter().chain(after).copied().filter(holds);
         let is_there = |number: &Owner| tenancy.0[*number as usize];
@@ -90,7 +91,7 @@ impl Tenancy {
         Self(owners.timeline.each())
     }
 
-    /// A thread comes to the event of this ticket, which may take memory or give it back.
+    /// Updates the table when a thread reaches the event of this ticket, which may allocate or free memory.
     pub(super) fn note(&mut self, owners: &Owners, ticket: u64) {
         if owners.is_empty() {
             return;

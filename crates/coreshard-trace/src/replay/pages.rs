@@ -1,7 +1,7 @@
-//! Which threads touch which line: a table of pages, with a word for each line.
+//! The threads that access each line: a table of pages with a word for each line.
 //!
-//! A line that one thread alone touches costs only its first fetch, whatever the machine. So a pass before the replay finds the
-//! lines that several threads touch, and only these go to the simulated caches.
+//! A line that only one thread accesses costs only its first fetch, on every machine. A pass before the replay
+//! therefore finds the shared lines, and only these are passed to the simulated caches.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,12 +16,12 @@ const SHARED: u32 = 1 << 31;
 /// Several threads read it, and none writes it.
 const READ_BY_SEVERAL: u32 = WRITTEN - 1 - FETCHED;
 
-/// The number of a line that several threads touch, or what else it is.
+/// The number of a shared line, or the state of a private one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKind {
-    /// Its first access by its only thread, or by the first of those that read it.
+    /// The first access of a private line, or of a line that several threads only read.
     Fresh,
-    /// A later one.
+    /// A later access.
     Private,
     Shared(u32),
 }
@@ -46,10 +46,10 @@ impl Hasher for PageHasher {
 
 pub(super) type PageMap<V> = HashMap<u64, V, BuildHasherDefault<PageHasher>>;
 
-/// Pages that a thread remembers; a power of two. It has some in turn: its stack's, its code's, those of what it works on.
+/// Pages that a thread remembers; a power of two. Threads alternate between a few pages: stack, code, and current data.
 const REMEMBERED: usize = 128;
 
-/// The pages that a thread was on lately, each in the one place that its number has.
+/// The pages that a thread accessed recently. Each page has one slot, which depends on its number.
 #[derive(Clone, Debug)]
 pub(super) struct Lately(Box<[(u64, u32); REMEMBERED]>);
 
@@ -69,7 +69,7 @@ impl Lately {
 pub(super) struct Pages {
     line_bits: u32,
     numbers: PageMap<u32>,
-    /// By page and line in it.
+    /// A word for each line of each page.
     lines: Vec<u32>,
     is_full: bool,
 }
@@ -80,7 +80,7 @@ impl Pages {
         Self { line_bits, numbers: HashMap::default(), lines: Vec::new(), is_full: false }
     }
 
-    /// Whether there were more pages than are told apart.
+    /// Whether the recording has more than the maximum number of pages.
     pub(super) const fn is_full(&self) -> bool {
         self.is_full
     }
@@ -89,7 +89,8 @@ impl Pages {
         1 << (PAGE_BITS - self.line_bits)
     }
 
-    /// The place of a line in `lines`; none if its page is not known, and `adds` is not, or there are too many.
+    /// Returns the index of a line in `lines`. An unknown page is added if `adds` is set. Returns none if the page is
+    /// unknown, or if there are too many pages.
     #[inline]
     fn at(&mut self, address: u64, lately: &mut Lately, adds: bool) -> Option<usize> {
         let page = address >> PAGE_BITS;
@@ -120,7 +121,7 @@ impl Pages {
         Some(number)
     }
 
-    /// Notes that a thread, a number above 0, touches the line.
+    /// Records that a thread accesses the line. Threads are numbered from 1 on.
     #[inline]
     pub(super) fn touch(&mut self, address: u64, thread: u32, writes: bool, lately: &mut Lately) {
         let Some(at) = self.at(address, lately, true) else { return };
@@ -137,7 +138,7 @@ impl Pages {
         };
     }
 
-    /// What the line is; one that is shared gets the next of `count`'s numbers when it is first asked for.
+    /// Returns the kind of the line. A shared line gets the next number of `count` on the first call.
     #[inline]
     pub(super) fn kind(&mut self, address: u64, count: &mut u32, lately: &mut Lately) -> LineKind {
         let Some(at) = self.at(address, lately, false) else { return LineKind::Private };
@@ -156,7 +157,7 @@ impl Pages {
         LineKind::Fresh
     }
 
-    /// The lines that several threads touch and one writes, by address, in order.
+    /// Returns the addresses of the shared lines in order: lines that several threads access and at least one writes.
     pub(super) fn shared(&self) -> Vec<u64> {
         let mut shared: Vec<u64> = Vec::new();
         for (page, number) in &self.numbers {

@@ -1,4 +1,4 @@
-//! The fields of a contended type: which threads use them, and where they may go.
+//! The fields of a contended type: the threads that use them, and their possible offsets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::layout::Layout;
 use crate::recording::AccessKind;
 use crate::types::{Language, Member, Shape, TypeId, TypeTable};
 
-/// Elements of an array that a layout moves one by one.
+/// Elements of an array that a layout moves individually.
 const MOST_SPREAD: u64 = 1 << 16;
 
-/// A field, and what threads do with it.
+/// A field and the threads that use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldUse {
     /// Its name.
     pub name: String,
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset_bytes: u64,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Threads that write it, more than its making takes.
+    /// Threads that write it more often than its initialization does.
     pub writers: Vec<u32>,
-    /// Accesses of shared lines, by all threads.
+    /// Accesses of it on shared lines, by all threads.
     pub uses: u64,
 }
 
-/// A field, and who uses it.
+/// A field and its use.
 #[derive(Clone, Debug)]
 struct Part {
     name: String,
@@ -39,20 +39,20 @@ struct Part {
     writers: BTreeSet<u32>,
     uses: u64,
     freedom: Freedom,
-    /// The bytes of an element, if it is an array of several; else 0.
+    /// The size of an element if it is an array of several; otherwise 0.
     element_bytes: u64,
 }
 
-/// Where a field may go.
+/// The permitted offsets of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Freedom {
     Anywhere,
-    /// It stays: an interface has it there, or the compiler puts it there (a base class, the address of a table of virtual
-    /// functions).
+    /// Its current offset, because it is part of an interface, or because the compiler determines it (a base class, the
+    /// pointer to the table of virtual functions).
     Fixed,
-    /// The compiler puts it behind all fields: a virtual base.
+    /// After all fields, where the compiler puts virtual bases.
     Behind,
-    /// Behind all others: it is as long as its object's memory.
+    /// After all other fields, because it extends to the end of its object's memory.
     Last,
 }
 
@@ -66,19 +66,19 @@ impl Part {
     }
 }
 
-/// A way to lay out a type.
+/// A layout of a type.
 #[derive(Debug)]
 pub(super) struct Arrangement {
-    /// What is done, in a few words.
+    /// A short description.
     pub(super) what: &'static str,
-    /// Of each field that is named: its number and its new place.
+    /// The number and the new offset of each field.
     order: Vec<(usize, u64)>,
     pub(super) size_bytes: u64,
-    /// The array whose elements begin a line each, and the bytes of an element then.
+    /// The array whose elements each begin a line, and the new size of an element.
     spread: Option<(usize, u64)>,
 }
 
-/// All fields of a type, by their place.
+/// All fields of a type, sorted by offset.
 #[derive(Debug)]
 pub(super) struct Parts {
     list: Vec<Part>,
@@ -87,8 +87,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The fields of the type of `thing`; one part if it has no fields, or such that overlap, as those of a union do.
-    /// `longest_bytes` is the length of the longest object.
+    /// Returns the fields of the type of `thing`, or one part for the whole type if it has no fields or if they
+    /// overlap, as in a union. `longest_bytes` is the size of the longest object.
     pub(super) fn of(
         thing: &Thing,
         longest_bytes: u64,
@@ -97,7 +97,7 @@ impl Parts {
     ) -> Option<Self> {
         let element = || Part::new("element".into(), 0, thing.element_bytes, Freedom::Anywhere);
         let Some((module, of)) = thing.of else {
-            // An array whose allocation told how long its elements are.
+            // An array with a known element size but an unknown type.
             return Some(Self { list: vec![element()], language: Language::C, line_bytes });
         };
         let types = names.types(module)?;
@@ -106,24 +106,24 @@ impl Parts {
         Some(Self { list, language: types.language(id), line_bytes })
     }
 
-    /// Whether the last field is as long as its object's memory.
+    /// Whether the last field extends to the end of its object's memory.
     pub(super) fn has_tail(&self) -> bool {
         self.numbers(Freedom::Last).next().is_some()
     }
 
-    /// Leaves the fields of these names where they are.
+    /// Fixes the offsets of the fields with these names.
     pub(super) fn pin(&mut self, names: &[String]) {
         for pinned in self.list.iter_mut().filter(|part| names.contains(&part.name)) {
             pinned.freedom = Freedom::Fixed;
         }
     }
 
-    /// Notes that the byte at an offset is accessed.
+    /// Records accesses of the byte at an offset.
     pub(super) fn note(&mut self, offset: u64, row: &Row) {
         let holds = |part: &&mut Part| (part.from..part.end()).contains(&offset);
         let Some(part) = self.list.iter_mut().find(holds) else { return };
         part.uses += row.count;
-        // What is stored a time or two when the object is made does not count; reading makes no object.
+        // A few stores are probably the initialization of the object. A read-modify-write is not an initialization.
         if row.kind == AccessKind::Modify || (row.kind == AccessKind::Store && row.count > 4) {
             part.writers.extend(&row.threads);
         }
@@ -144,16 +144,16 @@ impl Parts {
         (0..self.list.len()).filter(move |part| self.list[*part].freedom == freedom)
     }
 
-    /// What can be done with the fields.
+    /// Returns possible layouts of the fields.
     pub(super) fn arrangements(&self, size_bytes: u64) -> Vec<Arrangement> {
         let all: Vec<usize> = (0..self.list.len()).collect();
         let mut found = vec![Arrangement {
-            what: "each object begins a line, and has its lines for itself",
+            what: "each object begins a line and shares its lines with no other object",
             order: all.iter().map(|part| (*part, self.list[*part].from)).collect(),
             size_bytes: size_bytes.next_multiple_of(self.line_bytes),
             spread: None,
         }];
-        // Fields without writers first, then those of each set of writers.
+        // Fields without writers first, then the fields of each set of writers.
         let mut by_writers: BTreeMap<&BTreeSet<u32>, Vec<usize>> = BTreeMap::new();
         for part in &all {
             by_writers.entry(&self.list[*part].writers).or_default().push(*part);
@@ -161,7 +161,7 @@ impl Parts {
         if by_writers.len() > 1 {
             let groups: Vec<_> = by_writers.into_values().collect();
             found.push(self.arranged(
-                "what the same threads write lies together, on lines of its own",
+                "fields with the same writers are together, each group on separate lines",
                 &groups,
             ));
         }
@@ -170,19 +170,19 @@ impl Parts {
         if hot.len() > 1 {
             let mut groups = vec![cold.clone()];
             groups.extend(hot.iter().map(|part| vec![*part]));
-            found.push(self.arranged("each field that is written has a line of its own", &groups));
+            found.push(self.arranged("each written field is on a separate line", &groups));
         }
         if !hot.is_empty() && !cold.is_empty() {
             let groups = [cold, hot];
-            found.push(self.arranged("what is written lies apart from what is read", &groups));
+            found.push(self.arranged("written fields are apart from read fields", &groups));
         }
         found.extend(all.iter().filter_map(|part| self.spread(*part)));
         found.dedup_by(|a, b| a.order == b.order && a.size_bytes == b.size_bytes);
         found
     }
 
-    /// Fixed fields stay, and the groups follow, each from the beginning of a line on; only a group without writers may
-    /// share the line of fixed fields without writers. Virtual bases and then a tail come last.
+    /// Keeps fixed fields and puts the groups after them, each at the beginning of a line. Only a group without writers
+    /// may share the line of fixed fields without writers. Virtual bases and a tail come last.
     fn arranged(&self, what: &'static str, groups: &[Vec<usize>]) -> Arrangement {
         let mut order: Vec<_> =
             self.numbers(Freedom::Fixed).map(|part| (part, self.list[part].from)).collect();
@@ -214,7 +214,7 @@ impl Parts {
         Arrangement { what, order, size_bytes, spread: None }
     }
 
-    /// Each element of an array that several threads write begins a line, and the fields behind it follow.
+    /// Lets each element of an array with several writers begin a line. The fields after the array move accordingly.
     fn spread(&self, array: usize) -> Option<Arrangement> {
         let its = &self.list[array];
         let elements = its.bytes.checked_div(its.element_bytes)?;
@@ -240,13 +240,13 @@ impl Parts {
         })
     }
 
-    /// The fields in their new order, each with its new place.
+    /// Returns the fields in their new order, each with its new offset.
     pub(super) fn order(&self, arranged: &Arrangement) -> Vec<(String, u64)> {
         let order = arranged.order.iter();
         order.map(|(part, to)| (self.list[*part].name.clone(), *to)).collect()
     }
 
-    /// Where each field goes, by its place now.
+    /// Returns the new offset of each field, sorted by current offset.
     pub(super) fn moves(&self, arranged: &Arrangement) -> Arc<[FieldMove]> {
         let moved = arranged.order.iter().flat_map(|(part, to)| {
             let Part { from, bytes, element_bytes, .. } = self.list[*part];
@@ -265,7 +265,7 @@ impl Parts {
         moved.into()
     }
 
-    /// The fields that are to begin a line, in the source's syntax.
+    /// Returns the alignment of fields in the source's syntax.
     pub(super) fn suggestion(&self, arranged: &Arrangement) -> String {
         let line_bytes = self.line_bytes;
         if let Some((array, _)) = arranged.spread {
@@ -302,7 +302,7 @@ impl Parts {
     }
 }
 
-/// The bytes of an element of an array.
+/// Returns the size of an array's element.
 fn element_bytes(types: &TypeTable, member: &Member) -> Option<u64> {
     match types.get(types.stripped(member.of?)).shape {
         Shape::Array { of, .. } => types.size_bytes(of?).filter(|size| *size > 0),
@@ -310,7 +310,7 @@ fn element_bytes(types: &TypeTable, member: &Member) -> Option<u64> {
     }
 }
 
-/// The fields of a record; none for a union, and for an enum with data.
+/// Returns the fields of a record, or none for a union or an enum with data.
 fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) -> Option<Vec<Part>> {
     let Shape::Record(record) = &types.get(id).shape else { return None };
     let layout = Layout::of(types, id, line_bytes)?;
@@ -330,7 +330,7 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
         } else if member.is_virtual_base && field.offset_bytes >= own_end.max(1) {
             Freedom::Behind
         } else if is_cpp && (types.is_base(member) || member.is_table_pointer()) {
-            // Also a virtual base that is only an address of a table, and lies at the beginning.
+            // This includes a virtual base at offset 0 that consists only of a table pointer.
             Freedom::Fixed
         } else {
             Freedom::Anywhere
@@ -341,11 +341,11 @@ fn fields(types: &TypeTable, id: TypeId, longest_bytes: u64, line_bytes: u64) ->
         };
         match parts.last_mut() {
             _ if freedom == Freedom::Last => {}
-            // An empty base takes no room of its own.
+            // An empty base takes no space.
             _ if bytes == 0 || (freedom != Freedom::Anywhere && types.is_empty_class(member)) => {
                 continue;
             }
-            // Bit fields stay together, and so does what overlaps otherwise.
+            // Bit fields and other overlapping fields stay together.
             Some(last) if field.offset_bytes < last.end() => {
                 last.bytes = last.bytes.max(end - last.from);
                 if freedom == Freedom::Fixed {
@@ -381,7 +381,8 @@ mod tests {
         let parts =
             parts(vec![part("queue", 0, &[]), part("issued", 8, &[2]), part("done", 16, &[3])]);
         let all = parts.arrangements(24);
-        let found = all.iter().find(|its| its.what.starts_with("what the same")).unwrap();
+        let found =
+            all.iter().find(|its| its.what.starts_with("fields with the same writers")).unwrap();
         assert_eq!(found.order, [(0, 0), (1, 64), (2, 128)]);
         assert_eq!(found.size_bytes, 192);
         let text = parts.suggestion(found);

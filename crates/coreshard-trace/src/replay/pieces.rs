@@ -1,14 +1,14 @@
-//! Memory over time: which piece lay at an address when.
+//! The pieces of memory at an address over time.
 
 use super::pages::PageMap;
 
-/// Pieces of a line that are looked at for one access.
+/// Pieces of a line that are examined for one access.
 pub(super) const MOST_LOOKED_AT: usize = 64;
 
 /// The number of a piece.
 pub(crate) type PieceNumber = u32;
 
-/// Memory that a thread had for a while.
+/// Memory that a thread had from one ticket to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -23,12 +23,12 @@ impl Piece {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether it was there at the time of a ticket.
+    /// Whether it existed at the time of a ticket.
     pub(super) fn lives(&self, ticket: u64) -> bool {
         (self.taken..=self.given_back).contains(&ticket)
     }
 
-    /// Those of some lines, given in order, that it lies on.
+    /// Returns the given lines that it overlaps. `all` must be sorted.
     pub(super) fn lines<'lines>(&self, all: &'lines [u64], line_bytes: u64) -> &'lines [u64] {
         let from = all.partition_point(|line| *line + line_bytes <= self.start);
         let to = all.partition_point(|line| *line < self.end);
@@ -40,15 +40,15 @@ impl Piece {
     }
 }
 
-/// Pieces of memory, and when each was there.
+/// Pieces of memory and their lifetimes.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     pieces: Vec<Piece>,
-    /// By line: pieces on it, in the order in which they were taken.
+    /// The pieces on each line, in the order of their allocation.
     by_line: PageMap<Vec<PieceNumber>>,
-    /// Tickets at which pieces are taken, in order, each with a piece.
+    /// Sorted tickets at which pieces are allocated, each with a piece.
     by_taken: Vec<(u64, PieceNumber)>,
-    /// The same of tickets at which they are given back.
+    /// Sorted tickets at which pieces are freed, each with a piece.
     by_given_back: Vec<(u64, PieceNumber)>,
     line_mask: u64,
 }
@@ -68,7 +68,7 @@ impl Timeline {
         let at = |ticket: fn(&Piece) -> u64| {
             let there = (0..).zip(&is_there).filter(|(_, is_there)| **is_there);
             let all = there.map(|(number, _)| (ticket(piece(number)), number));
-            // Pieces that were never given back have no ticket in common.
+            // Pieces that were never freed have no ticket.
             let mut list: Vec<_> = all.filter(|(ticket, _)| *ticket < u64::MAX).collect();
             list.sort_unstable();
             list
@@ -81,12 +81,12 @@ impl Timeline {
         self.by_line.is_empty()
     }
 
-    /// How many pieces lie on its lines.
+    /// Returns the number of pieces on its lines.
     pub(super) fn count(&self) -> usize {
         self.by_taken.len()
     }
 
-    /// A value for each piece; none if there are no lines to ask for.
+    /// Returns a default value for each piece, or no values if there are no lines to look up.
     pub(super) fn each<T: Clone + Default>(&self) -> Vec<T> {
         vec![T::default(); if self.is_empty() { 0 } else { self.pieces.len() }]
     }
@@ -95,17 +95,18 @@ impl Timeline {
         &self.pieces[number as usize]
     }
 
-    /// The pieces that are taken at a ticket.
+    /// Returns the pieces that are allocated at a ticket.
     pub(super) fn taken_at(&self, ticket: u64) -> impl Iterator<Item = PieceNumber> {
         at(&self.by_taken, ticket)
     }
 
-    /// The pieces that are given back at a ticket.
+    /// Returns the pieces that are freed at a ticket.
     pub(super) fn given_back_at(&self, ticket: u64) -> impl Iterator<Item = PieceNumber> {
         at(&self.by_given_back, ticket)
     }
 
-    /// The pieces on the line of an address: those that were taken by the time of a ticket, and those taken later.
+    /// Returns the pieces on the line of an address, divided into pieces allocated by the time of a ticket and later
+    /// ones.
     pub(super) fn around(
         &self,
         address: u64,
@@ -116,7 +117,8 @@ impl Timeline {
         Some(numbers.split_at(now))
     }
 
-    /// Of pieces that were taken by the time of a ticket: the one that had the address then.
+    /// Returns the piece that contained the address at the time of a ticket, given the pieces that were allocated by
+    /// then.
     pub(super) fn there(
         &self,
         before: &[PieceNumber],
@@ -129,7 +131,7 @@ impl Timeline {
     }
 }
 
-/// The pieces of a ticket in a list that is in order.
+/// Returns the pieces of a ticket in a sorted list.
 fn at(list: &[(u64, PieceNumber)], ticket: u64) -> impl Iterator<Item = PieceNumber> {
     let from = list.partition_point(|(its, _)| *its < ticket);
     list[from..].iter().take_while(move |(its, _)| *its == ticket).map(|(_, number)| *number)

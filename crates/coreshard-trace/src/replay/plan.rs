@@ -1,5 +1,4 @@
-//! A pass over the whole recording before its replay: which lines are shared, what was allocated and freed, which code was
-//! loaded, and which wakes there were.
+//! A pass over the whole recording before its replay. It finds shared lines, allocations, modules and wakes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,38 +10,38 @@ use super::pieces::{Piece, PieceNumber, Timeline};
 use super::reuse::reused;
 use crate::recording::{AccessKind, Event, Recording, RecordingError, event_words};
 
-/// Pieces of memory that are kept track of.
+/// Allocations that are tracked.
 const MOST_ALLOCATIONS: usize = 8 << 20;
-/// Wakes that are kept track of.
+/// Wakes that are tracked.
 const MOST_WAKES: usize = 16 << 20;
-/// Shared lines of all allocations together.
+/// Shared lines of all allocations in total.
 const MOST_PLACES: usize = 64 << 20;
-/// Of a lock of the C library; a pthread_rwlock_t has 56.
+/// The size of the largest lock in the C library, pthread_rwlock_t.
 const LOCK_BYTES: u64 = 56;
-/// Allocations that lie on one line at a time: a damaged recording may have any number.
+/// Allocations on one line at one time. A damaged recording may have any number.
 const MOST_BESIDE: usize = 16;
-/// Stacks: one for each thread, or few.
+/// Stacks: usually one for each thread.
 const MOST_STACKS: usize = 1 << 20;
-/// Files of code.
+/// Executables and libraries.
 const MOST_MODULES: usize = 4_096;
-/// Of a path that is looked into.
+/// Longest path that is examined.
 const MOST_PATH_BYTES: usize = 4_096;
 
-/// A piece of memory that the program took.
+/// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allocation {
     pub(crate) piece: Piece,
     pub(crate) bytes: u64,
     pub(crate) element_bytes: u64,
-    /// Its place among the call stacks.
+    /// The index of its call stack.
     pub(crate) calls: u32,
 }
 
-/// What pieces of memory have in common that are alike: the calls with which they were taken, and their length.
+/// The properties that similar allocations share: the call stack, the size, and the size of an element.
 pub(crate) type AllocationKind = (u32, u64, u64);
 
 impl Allocation {
-    /// The bytes of one element, as far as the allocation tells, or of all.
+    /// Returns the size of one element, or of the whole allocation if the element's size is unknown.
     pub(crate) const fn wanted_bytes(&self) -> u64 {
         if self.element_bytes > 1 { self.element_bytes } else { self.bytes }
     }
@@ -52,7 +51,7 @@ impl Allocation {
     }
 }
 
-/// A file of code, where it was loaded.
+/// An executable or a library in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     pub(crate) base: u64,
@@ -67,41 +66,42 @@ impl Module {
     }
 }
 
-/// Whether a file is the C library, or the dynamic linker.
+/// Whether a file is the C library or the dynamic linker.
 pub(super) fn is_c_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     ["libc.so", "libc-", "libpthread", "ld-"].iter().any(|its| name.starts_with(its))
 }
 
-/// What was found out.
+/// The result of the pass.
 pub(crate) struct Plan {
     pub(super) pages: Pages,
     pub(crate) modules: Vec<Module>,
     pub(crate) allocations: Vec<Allocation>,
-    /// By line: allocations that lie on it. Of shared lines alone.
+    /// The allocations on each shared line.
     pub(crate) on_line: PageMap<Vec<PieceNumber>>,
-    /// Memory that several threads had one after the other.
+    /// Memory that several threads had one after another.
     pub(super) reuse: Arc<Timeline>,
-    /// Memory that was several things one after the other.
+    /// Memory that belonged to several objects one after another.
     pub(super) owners: Arc<Owners>,
     pub(crate) line_bytes: u64,
     pub(crate) calls: Vec<Vec<u64>>,
-    /// Stacks, each for as long as its thread ran; from the first ticket on if its begin was not seen.
+    /// Stacks, each for the lifetime of its thread. It starts at the first ticket if the thread's start was not
+    /// recorded.
     pub(crate) stacks: Vec<Piece>,
-    /// Words of 8 bytes that locks lie in, by address.
+    /// Addresses of the 8-byte words of locks.
     pub(crate) locks: HashSet<u64>,
-    /// By object: tickets of its wakes, in order.
+    /// Sorted tickets of each object's wakes.
     wakes: HashMap<u64, Vec<u64>>,
-    /// Threads whose creation was seen.
+    /// Threads whose creation was recorded.
     pub(super) created: HashSet<u64>,
     pub(crate) accesses: u64,
     pub(crate) notes: Vec<String>,
-    /// How much further all data lies than it was recorded.
+    /// The shift of all data relative to the recording.
     pub(crate) shift: u64,
 }
 
 impl Plan {
-    /// Reads all of a recording once. With `moves`, addresses are where these put them.
+    /// Reads a whole recording once, with addresses changed by `moves`.
     pub(crate) fn of(
         recording: &Recording,
         line_bytes: usize,
@@ -141,43 +141,43 @@ impl Plan {
         Ok(building.finish())
     }
 
-    /// The last wake of an object before a ticket, if it was after another one.
+    /// Returns the last wake of an object before `ticket`, if it was after `since`.
     pub(super) fn wake_between(&self, object: u64, since: u64, ticket: u64) -> Option<u64> {
         let wakes = self.wakes.get(&object)?;
         let before = wakes.partition_point(|wake| *wake < ticket);
         wakes[..before].last().copied().filter(|wake| *wake > since)
     }
 
-    /// The stack that an owner is.
+    /// Returns the stack with an owner's number.
     pub(crate) fn stack_of(&self, owner: Owner) -> Option<&Piece> {
         self.stacks.get((owner as usize).checked_sub(self.allocations.len())?)
     }
 
-    /// The stack that was at an address at the time of a ticket, or else the last one before.
+    /// Returns the stack at an address at the time of a ticket, or else the last one before.
     pub(crate) fn stack_at(&self, address: u64, ticket: u64) -> Option<&Piece> {
         let here = self.stacks.iter().filter(|its| its.holds(address));
         here.max_by_key(|its| (its.lives(ticket), its.taken <= ticket, its.taken))
     }
 
-    /// Whether the instruction is the C library's own.
+    /// Whether the instruction belongs to the C library.
     pub(crate) fn is_c_library(&self, instruction: u64) -> bool {
         let after = self.modules.partition_point(|module| module.start < instruction);
         let module = after.checked_sub(1).map(|at| &self.modules[at]);
         module.is_some_and(|module| instruction <= module.end && module.is_c_library())
     }
 
-    /// Whether the recorder of the engine tsan was in the program.
+    /// Whether the program contained the recorder of the engine tsan.
     pub(crate) fn has_recorder(&self) -> bool {
         self.modules.iter().any(|module| module.path.ends_with("/libcoreshard_tsan.so"))
     }
 
-    /// Whether a lock begins a little before the address: all of a lock is no longer than this.
+    /// Whether the address is in a lock. Only the beginning of a lock is recorded, so the maximum size is assumed.
     pub(crate) fn is_in_lock(&self, address: u64) -> bool {
         let word = address / 8 * 8;
         (0..LOCK_BYTES / 8).any(|before| self.locks.contains(&word.wrapping_sub(8 * before)))
     }
 
-    /// Shared lines on which allocations lay beside one another at a time.
+    /// Returns the shared lines on which two different allocations existed at the same time.
     fn divided(&self) -> HashSet<u64> {
         let is_divided = |numbers: &[PieceNumber]| {
             let pieces = numbers.iter().map(|number| self.allocations[*number as usize].piece);
@@ -195,8 +195,8 @@ impl Plan {
         lines.map(|(line, _)| *line).collect()
     }
 
-    /// Which lines had things of several kinds one after the other: allocations are of one kind that were taken with the same
-    /// calls and have the same length, and each stack is one of its own.
+    /// Returns the lines on which objects of several kinds existed one after another. Allocations with the same call
+    /// stack and size have the same kind. Each stack has a different kind.
     fn owners_of(&self, shared: &[u64]) -> Owners {
         let mut numbers: HashMap<AllocationKind, u32> = HashMap::new();
         let mut kinds: Vec<u32> = Vec::with_capacity(self.allocations.len() + self.stacks.len());
@@ -228,9 +228,9 @@ struct Building {
     plan: Plan,
     call_numbers: HashMap<Vec<u64>, u32>,
     wakes: usize,
-    /// By thread: when it began and ended.
+    /// The tickets of each thread's start and end.
     lives: HashMap<u32, (u64, u64)>,
-    /// Addresses that were given back, and when.
+    /// Freed addresses with their tickets.
     frees: Vec<(u64, u64)>,
 }
 
@@ -321,17 +321,16 @@ impl Building {
     fn finish(self) -> Plan {
         let mut plan = self.plan;
         if plan.allocations.len() >= MOST_ALLOCATIONS {
-            plan.notes.push(format!(
-                "of more than {MOST_ALLOCATIONS} allocations the others have no name"
-            ));
+            plan.notes
+                .push(format!("allocations beyond the first {MOST_ALLOCATIONS} have no name"));
         }
         if plan.pages.is_full() {
-            plan.notes.push("beyond 16 GiB of memory, lines are taken for private ones".to_owned());
+            plan.notes.push("lines beyond 16 GiB of memory are treated as private".to_owned());
         }
         plan.wakes.values_mut().for_each(|wakes| wakes.sort_unstable());
         plan.modules.sort_by_key(|module| module.start);
         give_back(&mut plan.allocations, &self.frees);
-        // The others will not be asked for.
+        // Other allocations are never looked up.
         let shared = plan.pages.shared();
         let line_bytes = plan.line_bytes;
         plan.allocations.retain(|its| !its.piece.lines(&shared, line_bytes).is_empty());
@@ -344,7 +343,7 @@ impl Building {
                 }
             }
         }
-        // A thread's stack goes to another thread when it has ended.
+        // A thread's stack may pass to another thread after its end.
         for stack in &mut plan.stacks {
             if let Some((began, ended)) = self.lives.get(&stack.thread) {
                 (stack.taken, stack.given_back) = (*began, *ended);
@@ -357,14 +356,14 @@ impl Building {
         plan.owners = Arc::new(plan.owners_of(&shared));
         if left == 0 {
             plan.notes.push(format!(
-                "beyond {MOST_PLACES} shared lines of allocations, they have no name"
+                "shared lines of allocations beyond the first {MOST_PLACES} have no name"
             ));
         }
         plan
     }
 }
 
-/// Says of each piece when it was given back: by the first call after it was taken.
+/// Sets the ticket at which each piece was freed: the first free of its address after its allocation.
 fn give_back(allocations: &mut [Allocation], frees: &[(u64, u64)]) {
     let mut by_address: HashMap<u64, Vec<u64>> = HashMap::new();
     for (address, ticket) in frees {

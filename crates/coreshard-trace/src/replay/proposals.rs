@@ -1,4 +1,4 @@
-//! Proposes layouts, and replays the recording with each to see what it is worth.
+//! Proposes layouts, and replays the recording with each to measure its benefit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,73 +18,73 @@ use super::plan::{Allocation, AllocationKind, Plan};
 use super::replayed::{self, ReplayOptions, Replayed};
 use crate::recording::{Recording, RecordingError};
 
-/// Types that proposals are made for.
+/// Types with proposals.
 const MOST_TYPES: usize = 3;
 /// From the first ticket to the last.
 const ALWAYS: (u64, u64) = (0, u64::MAX);
-/// Lines whose objects are laid out anew.
+/// Lines whose objects get a new layout.
 const MOST_LINES: usize = 4_096;
 
-/// A type that threads fight for, and what could be done about it.
+/// A contended type and proposed layouts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TypeProposals {
-    /// The type, or the array's name.
+    /// The name of the type or array.
     pub name: String,
-    /// Objects of it that were laid out anew.
+    /// Number of its objects with a new layout.
     pub objects: usize,
-    /// Size of one object or element now, in bytes.
+    /// Current size of one object or element in bytes.
     pub size_bytes: u64,
     /// The length of a line in bytes.
     pub line_bytes: u64,
-    /// Its fields as they lie now, and who writes them.
+    /// Its fields in their current layout, with the threads that write them.
     pub fields: Vec<FieldUse>,
-    /// The part of the time that its lines cost which is for false sharing, from 0 to 1.
+    /// The share of its lines' cost that is due to false sharing, from 0 to 1.
     pub false_share: f64,
-    /// How long the program runs as it is, in nanoseconds.
+    /// Duration of the program with the current layout, in nanoseconds.
     pub before_ns: f64,
-    /// What its threads wait for lines as it is, in nanoseconds.
+    /// Time that threads wait for lines with the current layout, in nanoseconds.
     pub lost_before_ns: f64,
-    /// Layouts, the best first; those that gain less than a hundredth of the time are left out.
+    /// Layouts, the best first. Layouts that gain less than a hundredth of the time are omitted.
     pub proposals: Vec<Proposal>,
 }
 
-/// A layout.
+/// A proposed layout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proposal {
-    /// What is done, in a few words.
+    /// A short description.
     pub what: &'static str,
-    /// Size of one object or element then, in bytes.
+    /// New size of one object or element in bytes.
     pub size_bytes: u64,
-    /// How much memory all objects take more, in bytes; less than 0 if they take less.
+    /// Additional memory of all objects in bytes; negative if they become smaller.
     pub spent_bytes: i64,
-    /// How long the program would run, in nanoseconds.
+    /// Predicted duration of the program in nanoseconds.
     pub after_ns: f64,
-    /// What its threads would wait for lines, in nanoseconds.
+    /// Predicted time that threads wait for lines, in nanoseconds.
     pub lost_after_ns: f64,
-    /// The fields in their new order, each with its new place in bytes.
+    /// The fields in their new order, each with its new offset in bytes.
     pub order: Vec<(String, u64)>,
-    /// The same in the source's syntax.
+    /// The layout in the source's syntax.
     pub suggestion: String,
 }
 
-/// Objects of one name, and what their lines cost.
+/// Objects with one name, and the cost of their lines.
 #[derive(Default)]
 struct Fought<'lines> {
     lost_ps: u64,
     false_ps: u64,
     true_ps: u64,
-    /// By their first byte.
+    /// By the address of their first byte.
     things: BTreeMap<u64, Thing>,
-    /// Of which kinds these are, if they are pieces of memory.
+    /// Their kinds, if they are allocations.
     kinds: BTreeSet<AllocationKind>,
     lines: Vec<&'lines Line>,
 }
 
-/// Proposes layouts for the types that cost most by false sharing, and replays the recording with each. Types and layouts that
-/// are worth less than a hundredth of the threads' time are left out.
+/// Proposes layouts for the types with the costliest false sharing, and replays the recording with each layout. Types
+/// and layouts that affect less than a hundredth of the threads' time are omitted.
 ///
 /// # Errors
-/// If the recording cannot be read; the text names the offset.
+/// If the recording cannot be read. The message names the offset.
 ///
 /// ```
 /// use coreshard_sim::Machine;
@@ -117,7 +117,7 @@ pub fn propose_layouts(
     Ok(all)
 }
 
-/// The replay that proposals are held against.
+/// The replay that proposals are compared with.
 pub(super) struct Trial<'r> {
     pub(super) recording: &'r Recording,
     pub(super) machine: &'r Machine,
@@ -148,7 +148,7 @@ impl<'lines> Fights<'lines> {
         Self(by_name)
     }
 
-    /// How many times as fast the program is with the best layout of an object; none if no layout can be tried.
+    /// Returns the speed-up of the program with the best layout of an object, or none if no layout can be tried.
     pub(super) fn gain(
         &mut self,
         object: &str,
@@ -165,7 +165,7 @@ impl<'lines> Fights<'lines> {
 }
 
 impl Fought<'_> {
-    /// Replays each layout of the type; none if its fields are not known.
+    /// Replays each layout of the type. Returns none if its fields are unknown.
     fn proposals(
         mut self,
         name: String,
@@ -227,7 +227,7 @@ impl Fought<'_> {
         }))
     }
 
-    /// Notes who uses the fields. Other things that were there at other times do not count.
+    /// Records the threads that use the fields. Other objects that had the same address at other times are ignored.
     fn note_uses(&self, parts: &mut Parts, plan: &Plan, element_bytes: impl Fn(&Thing) -> u64) {
         let is_its = |row: &&Row| {
             let owner = plan.allocations.get(row.owner as usize);
@@ -245,8 +245,9 @@ impl Fought<'_> {
         }
     }
 
-    /// When pieces of memory of these kinds were there, by their first byte; all of them on these lines join the things, and are
-    /// like `first`. Those that nothing else took the place of were always there, and have no entry.
+    /// Returns the lifetimes of allocations of these kinds by their first byte, and adds all such allocations on these
+    /// lines to the objects, as copies of `first`. An allocation whose memory no other object had is treated as
+    /// permanent and omitted.
     fn lives(&mut self, plan: &Plan, first: &Thing) -> BTreeMap<u64, Vec<(u64, u64)>> {
         let mut lives: BTreeMap<u64, BTreeSet<(u64, u64)>> = BTreeMap::new();
         let mut divided = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! One run of a recording on a machine.
+//! One replay of a recording on a machine.
 
 use coreshard_sim::{Machine, Placement};
 
@@ -8,16 +8,16 @@ use super::moved::Moves;
 use super::plan::Plan;
 use crate::recording::{Recording, RecordingError};
 
-/// How a recording is replayed.
+/// Options of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOptions {
-    /// Which CPUs the threads have.
+    /// The placement of threads on CPUs.
     pub placement: Placement,
-    /// How many threads, one after the other, share a CPU.
+    /// The number of consecutive threads that share a CPU.
     pub threads_per_cpu: usize,
-    /// How many lines get names, the costliest first.
+    /// The number of lines that get names, the costliest first.
     pub most_lines: usize,
-    /// Fields that proposed layouts leave where they are: an interface's.
+    /// Fields that proposed layouts do not move because they are part of an interface.
     pub pinned: Vec<String>,
 }
 
@@ -32,13 +32,13 @@ impl Default for ReplayOptions {
     }
 }
 
-/// A replay's outcome with what it takes to give it names.
+/// The outcome of a replay, with the data that names depend on.
 pub(super) struct Replayed {
     pub(super) plan: Plan,
     pub(super) outcome: Outcome,
 }
 
-/// Replays; with moves and the plan of what is not moved, with memory where the former put it.
+/// Replays a recording. If `moves` has new addresses, it also has the plan of a replay without them.
 pub(super) fn run(
     recording: &Recording,
     machine: &Machine,
@@ -46,7 +46,7 @@ pub(super) fn run(
     moves: Option<(&Moves, &Plan)>,
 ) -> Result<Replayed, RecordingError> {
     let mut plan = Plan::of(recording, machine.line_bytes(), moves.map(|(moves, _)| moves))?;
-    // The recorded addresses tell which thread had which memory.
+    // Only the recorded addresses show which memory passed between threads.
     if let Some((_, unmoved)) = moves {
         plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
     }
@@ -63,7 +63,7 @@ pub(super) fn run(
     Ok(Replayed { plan, outcome })
 }
 
-/// The lines that cost most; of equal ones, that of the lower address.
+/// Returns the costliest lines, and among lines of equal cost the one with the lower address first.
 pub(super) fn costliest(lines: &[Line], most: usize) -> Vec<&Line> {
     let mut all: Vec<_> = lines.iter().filter(|line| line.true_ps + line.false_ps > 0).collect();
     all.sort_by(|a, b| b.cost_ps.cmp(&a.cost_ps).then(a.address.cmp(&b.address)));

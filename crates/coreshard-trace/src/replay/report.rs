@@ -18,137 +18,139 @@ use super::replayed::{ReplayOptions, Replayed, costliest, run};
 use crate::recording::{AccessKind, Recording, RecordingError};
 use crate::types::SourcePlace;
 
-/// Locks that are shown.
+/// Locks in a report.
 const MOST_LOCKS: usize = 20;
-/// Findings whose layouts are tried at once, and accesses of the longest recording for which they are: a few seconds' work.
+/// Number of findings whose layouts are tried immediately, and the maximum length of a recording for that, in accesses.
+/// This takes a few seconds.
 const MOST_TRIED: usize = 2;
 const MOST_ACCESSES_TRIED: u64 = 2_000_000;
-/// Lines that count for their objects, the costliest first.
+/// Lines that are attributed to objects, the costliest first.
 const MOST_OBJECT_LINES: usize = 1 << 17;
 
-/// What a machine's caches would do to a program.
+/// The predicted effect of a machine's caches on a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplayReport {
     /// The machine's name.
     pub machine: String,
-    /// The length of its lines in bytes.
+    /// The length of a line in bytes.
     pub line_bytes: u64,
     /// Accesses of all threads.
     pub accesses: u64,
-    /// How long the program would run, in nanoseconds, as far as was recorded.
+    /// Duration of the recorded part of the program, in nanoseconds.
     pub virtual_ns: f64,
-    /// What all threads together waited for lines that others had, in nanoseconds.
+    /// Time that all threads waited for lines that other threads had, in nanoseconds.
     pub lost_ns: f64,
-    /// The part of it for lines that the threads had before other threads took them, in nanoseconds; the rest is for lines that
-    /// a thread touches for the first time.
+    /// The part of that time for lines that the threads had held before other threads took them, in nanoseconds. The
+    /// rest is for lines that a thread accesses for the first time.
     pub taken_back_ns: f64,
-    /// Time that all threads together ran, in nanoseconds: until each ended, without its waits for other threads.
+    /// Running time of all threads in nanoseconds: until each ended, without its waits for other threads.
     pub running_ns: f64,
-    /// Objects that cost at least a hundredth of that time, the costliest first: the verdict.
+    /// Objects that cost at least a hundredth of that time, the costliest first.
     pub findings: Vec<Finding>,
-    /// Lines that several threads touch, and one of them writes.
+    /// Number of lines that several threads access and at least one writes.
     pub shared_lines: usize,
-    /// The costliest of them.
+    /// The costliest shared lines.
     pub lines: Vec<LineView>,
-    /// The same time by object, of all lines.
+    /// The same costs by object, for all lines.
     pub objects: Vec<ObjectView>,
-    /// Locks that threads waited for, those first that took longest.
+    /// Locks that threads waited for, the longest waits first.
     pub locks: Vec<LockView>,
     /// By thread.
     pub threads: Vec<ThreadView>,
-    /// What the recording lacks, and other remarks.
+    /// Known gaps of the recording, and other remarks.
     pub notes: Vec<String>,
 }
 
 /// A lock that threads waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockView {
-    /// The object that it lies in.
+    /// The object that contains it.
     pub object: String,
-    /// The field that it is; empty if it is the object itself.
+    /// The field that contains it; empty if the lock is the object itself.
     pub field: String,
-    /// How often a thread found it taken.
+    /// Number of times that a thread found it held.
     pub waits: u64,
     /// Time that threads waited for it, in nanoseconds.
     pub waited_ns: f64,
 }
 
-/// A line that several threads touch.
+/// A line that several threads access.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineView {
     /// Its address in the recorded program.
     pub address: u64,
-    /// What lies on it.
+    /// The object on it.
     pub object: String,
-    /// Whether that is a global, a piece of memory, or a stack.
+    /// Whether it is a global, heap memory, or a stack.
     pub kind: ThingKind,
     /// True or false sharing, by time.
     pub sharing: Sharing,
-    /// What helps.
+    /// The remedy.
     pub advice: Advice,
     /// The same in a sentence.
     pub sentence: &'static str,
-    /// Whether it is the C library's own data.
+    /// Whether it is internal data of the C library.
     pub is_c_library: bool,
-    /// What accesses waited for it, in nanoseconds.
+    /// Time that accesses waited for it, in nanoseconds.
     pub cost_ns: f64,
-    /// Time that threads stood still for it after they had had it, in nanoseconds: a store waits while its thread goes on.
+    /// Time that threads waited for it after they had held it before, in nanoseconds. A store may wait while its thread
+    /// continues.
     pub lost_ns: f64,
-    /// The part of its cost for bytes that others had written.
+    /// The part of its cost for bytes that other threads had written.
     pub true_ns: f64,
     /// The part of its cost for bytes that no other thread had written.
     pub false_ns: f64,
-    /// Loads and read-modify-writes that found it modified in a CPU of another package.
+    /// Loads and read-modify-writes that found it modified in the cache of a CPU in another package.
     pub hitm_remote: u64,
-    /// The same in another CPU of the package.
+    /// The same for another CPU in the same package.
     pub hitm_local: u64,
     /// Stores.
     pub stores: u64,
-    /// What was done to which of its bytes, from where.
+    /// The accesses to its bytes, with their source positions.
     pub words: Vec<WordView>,
 }
 
-/// What one place of the source did to some bytes of a line.
+/// The accesses of one source position to some bytes of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WordView {
-    /// Where in the line, in bytes.
+    /// The offset in the line in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub size_bytes: u64,
-    /// The field, as far as it is known.
+    /// The field, if known.
     pub field: String,
-    /// Load, store or both at once.
+    /// Load, store or read-modify-write.
     pub access: AccessKind,
     /// Whether it is atomic.
     pub is_atomic: bool,
-    /// How often.
+    /// The number of accesses.
     pub count: u64,
-    /// How often the line was elsewhere.
+    /// The number of misses.
     pub misses: u64,
-    /// What it waited, in nanoseconds.
+    /// Time that the accesses waited, in nanoseconds.
     pub cost_ns: f64,
-    /// Time that threads stood still here for a line that they had had before, in nanoseconds.
+    /// Time that threads waited here for a line that they had held before, in nanoseconds.
     pub lost_ns: f64,
-    /// By which threads.
+    /// The threads that made the accesses.
     pub threads: Vec<u32>,
-    /// From where.
+    /// The source position.
     pub place: SourcePlace,
 }
 
-/// Equal objects, or one.
+/// One object, or all objects of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectView {
-    /// What it is.
+    /// The name of the object.
     pub object: String,
-    /// Whether that is a global, a piece of memory, or a stack.
+    /// Whether it is a global, heap memory, or a stack.
     pub kind: ThingKind,
-    /// Of a global, the file of code that has it; of others, nothing.
+    /// For a global, the executable or library that contains it; otherwise empty.
     pub file: String,
-    /// Lines on which threads waited for it.
+    /// Number of lines on which threads waited for it.
     pub lines: usize,
-    /// What accesses to it waited, in nanoseconds.
+    /// Time that accesses to it waited, in nanoseconds.
     pub cost_ns: f64,
-    /// The part of it for false sharing.
+    /// The part of that time that is due to false sharing.
     pub false_ns: f64,
 }
 
@@ -167,7 +169,7 @@ pub struct ObjectView {
 /// ```
 ///
 /// # Errors
-/// If the recording cannot be read; the text names the offset.
+/// If the recording cannot be read. The message names the offset.
 pub fn replay(
     recording: &Recording,
     machine: &Machine,
@@ -203,7 +205,7 @@ pub fn replay(
     })
 }
 
-/// The first locks, with their names.
+/// Returns the first locks with their names.
 fn locks(waits: &[(u64, LockWaits)], names: &mut Names<'_>) -> Vec<LockView> {
     let named = |(address, waits): &(u64, LockWaits)| {
         let seen = Seen { ticket: u64::MAX, owner: NOBODY };
@@ -218,7 +220,7 @@ fn locks(waits: &[(u64, LockWaits)], names: &mut Names<'_>) -> Vec<LockView> {
     waits.iter().take(MOST_LOCKS).map(named).collect()
 }
 
-/// Predicts the gain of the first findings, if the recording is short.
+/// Predicts the gain of the first findings if the recording is short.
 fn predict(
     findings: &mut [Finding],
     recording: &Recording,
@@ -240,7 +242,7 @@ fn predict(
     Ok(())
 }
 
-/// Gaps of the recording and of its replay.
+/// Returns the gaps of the recording and of its replay.
 fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
     let mut notes: Vec<String> =
         recording.lacks().iter().map(|lack| format!("the recording lacks {lack}")).collect();
@@ -254,13 +256,13 @@ fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
     }
     if replayed.outcome.edges_broken > 0 {
         notes.push(format!(
-            "{} waits ended without what they waited for, which was not recorded",
+            "{} waits ended early, because the event that they waited for was not recorded",
             replayed.outcome.edges_broken
         ));
     }
     if replayed.outcome.lines_left_out > 0 {
         notes.push(format!(
-            "{} accesses of more lines than are told apart",
+            "{} accesses of lines beyond the maximum number were not counted",
             replayed.outcome.lines_left_out
         ));
     }
@@ -319,7 +321,7 @@ fn word(line: &Line, number: usize, on_line: &OnLine<'_>, names: &mut Names<'_>)
     }
 }
 
-/// What all accesses to an object cost, on however many lines: what lies beside it on one of them is another object.
+/// Returns the cost of each object on all of its lines. Other objects on the same lines are counted separately.
 fn objects(lines: &[Line], names: &mut Names<'_>) -> Vec<ObjectView> {
     let mut by_name: BTreeMap<(String, String), ObjectView> = BTreeMap::new();
     for line in costliest(lines, MOST_OBJECT_LINES) {

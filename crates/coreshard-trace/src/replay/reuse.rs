@@ -1,30 +1,33 @@
-//! Memory that one thread freed and another one allocated: which of them an access is for, and where it lies in a replay.
+//! Memory that one thread freed and another thread allocated: the piece that an access refers to, and its place in a
+//! replay.
 //!
-//! In the recorded run one thread had it after the other. A replay runs both side by side, and there the allocator would have
-//! given them different memory. So a piece that is allocated while another one still lies there gets a place of its own, a
-//! *slot*: copies of the same lines that know nothing of one another. If the first piece has been freed by then, the next lies
-//! at the same place, and fetches the lines from the thread that had them.
+//! In the recorded run, one thread had the memory after the other. A replay may run both threads at the same time, and
+//! the allocator would then have given them different memory. A piece that is allocated while another piece still has
+//! the same address therefore gets a separate *slot*, an independent copy of the same lines. If the first piece has
+//! been freed by then, the next piece uses the same slot, and fetches the lines from the thread that had them.
 //!
-//! Several pieces may lie on one line at a time: short ones, and the ends of long ones. Such a line has *eras*: from the first
-//! piece that is allocated on it until no piece is left on it. An era is a piece of one line here. Pieces that lie side by side
-//! share the line in the replay as they did in the recorded run, and pieces of different eras do not.
+//! Several pieces may be on one line at the same time: short pieces, and the ends of long ones. The history of such a
+//! line consists of *eras*. An era begins with the first piece that is allocated on the line, and ends when no piece is
+//! left on it. Here, an era is a piece of one line. Adjacent pieces share the line in the replay as they did in the
+//! recorded run. Pieces of different eras do not.
 //!
-//! An access is for the piece that was there at the thread's last ticket. A thread that learns of a newer piece without a
-//! ticket (by an atomic alone) may be taken to mean the older one until that is freed.
+//! An access refers to the piece that existed at the thread's last ticket. If a thread learns of a newer piece without
+//! a ticket, for example through an atomic, its accesses may be attributed to the older piece until that piece is
+//! freed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::pages::PageMap;
 use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
 
-/// Places of one piece of memory; each is for a thread that has it at the same time.
+/// Slots for one piece of memory. Each is for a thread that has the memory at the same time.
 const MOST_SLOTS: usize = 1_024;
 
-/// The thread of an era in which several threads allocated memory.
+/// The thread of an era if several threads allocated memory in it.
 const SEVERAL: u32 = u32::MAX;
 
-/// Memory that several threads had one after the other: pieces, and eras of lines. `shared` are the lines that several threads
-/// touch, in order; `divided` those on which pieces lay beside one another at a time.
+/// Returns memory that several threads had one after another, as pieces and as eras of lines. `shared` are the sorted
+/// shared lines, and `divided` are the shared lines that had several pieces at the same time.
 pub(super) fn reused(
     pieces: &[Piece],
     shared: &[u64],
@@ -67,7 +70,7 @@ pub(super) fn reused(
     Timeline::of(all, by_line, line_bytes)
 }
 
-/// The eras of the lines that are `crowded`. Eras of one thread that follow one another are one.
+/// Returns the eras of the lines in `crowded`. Consecutive eras of one thread are combined.
 fn eras(
     pieces: &[Piece],
     shared: &[u64],
@@ -88,7 +91,7 @@ fn eras(
         numbers.sort_by_key(|number| (pieces[*number as usize].taken, *number));
         let mut era: Option<Piece> = None;
         for piece in numbers.iter().map(|number| pieces[*number as usize]) {
-            // A piece that has all of the line is alone there.
+            // A piece that covers the whole line is alone on it.
             if piece.start <= line && piece.end >= line + line_bytes {
                 all.extend(era.take());
                 continue;
@@ -111,7 +114,7 @@ fn eras(
     all
 }
 
-/// A piece without its first and its last line, if these are among `crowded` and hold other pieces as well.
+/// Returns a piece without its first and its last line if it covers these only partly and they are in `crowded`.
 fn without_ends(mut piece: Piece, crowded: &HashSet<u64>, line_bytes: u64) -> Piece {
     let (first, last) =
         (piece.start / line_bytes * line_bytes, piece.end / line_bytes * line_bytes);
@@ -126,22 +129,22 @@ fn without_ends(mut piece: Piece, crowded: &HashSet<u64>, line_bytes: u64) -> Pi
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Whereabouts {
-    /// It has not been touched.
+    /// It has not been accessed.
     #[default]
     Unknown,
     In(u32),
     GivenBack(u32),
 }
 
-/// Where pieces lie in a replay.
+/// The slots of pieces in a replay.
 #[derive(Debug)]
 pub(super) struct Slots {
     places: Vec<Whereabouts>,
-    /// By slot: what lies there now, by its start.
+    /// For each slot, the pieces that currently exist in it, by their first byte.
     slots: Vec<BTreeMap<u64, PieceNumber>>,
-    /// Of lines in slots other than the first: their numbers.
+    /// The numbers of lines in slots other than the first.
     lines: HashMap<(u32, u32), u32>,
-    /// Pieces that got a place of their own.
+    /// Pieces in a slot other than the first.
     pub(super) moved: u64,
 }
 
@@ -150,7 +153,8 @@ impl Slots {
         Self { places: reuse.each(), slots: Vec::new(), lines: HashMap::new(), moved: 0 }
     }
 
-    /// A piece is taken, or touched for the first time: the first slot in which nothing of it lies is its own.
+    /// Assigns a slot to a piece when it is allocated or first accessed: the first slot in which no existing piece
+    /// overlaps it.
     pub(super) fn take(&mut self, reuse: &Timeline, number: PieceNumber) -> u32 {
         match self.places[number as usize] {
             Whereabouts::In(slot) | Whereabouts::GivenBack(slot) => return slot,
@@ -181,8 +185,8 @@ impl Slots {
         }
     }
 
-    /// The slot that a thread means which accesses `address` after `ticket`; 0 if the memory had one thread alone. `lately` is the
-    /// piece that the thread accessed last.
+    /// Returns the slot that a thread's access to `address` after `ticket` refers to; 0 if only one thread had the
+    /// memory. `lately` is the piece that the thread accessed last.
     #[inline]
     pub(super) fn slot(
         &mut self,
@@ -191,7 +195,7 @@ impl Slots {
         ticket: u64,
         lately: &mut PieceNumber,
     ) -> u32 {
-        // Of the pieces that have an address, one alone is there at a time.
+        // Only one piece with a given address exists at a time.
         if let Some(Whereabouts::In(slot)) = self.places.get(*lately as usize) {
             let piece = reuse.piece(*lately);
             if piece.holds(address) && piece.lives(ticket) {
@@ -219,7 +223,7 @@ impl Slots {
                     reuse.piece(*number).holds(address)
                         && !matches!(place(*number), Whereabouts::GivenBack(_))
                 });
-                // A late access means the old one, unless the new one is there.
+                // The old piece has been freed. Prefer the new one if it already exists.
                 match (there, next) {
                     (Some(_), Some(next)) if matches!(place(next), Whereabouts::In(_)) => {
                         Some(next)
@@ -231,7 +235,7 @@ impl Slots {
         }
     }
 
-    /// The number of a line in a slot, where it has one.
+    /// Returns the number of a line in a slot, if it has one.
     pub(super) fn line(&self, line: u32, slot: u32) -> Option<u32> {
         self.lines.get(&(line, slot)).copied()
     }
@@ -304,7 +308,7 @@ mod tests {
 
     #[test]
     fn short_pieces_of_different_eras_have_places_of_their_own() {
-        // Two nodes of one thread on a line, and after both were freed two of another thread.
+        // Two nodes of one thread on a line, followed by two of another thread after both were freed.
         let its = reuse(&[
             piece(0x1000, 32, (10, 20), 1),
             piece(0x1020, 32, (12, 22), 1),

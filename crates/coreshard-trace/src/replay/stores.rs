@@ -1,20 +1,22 @@
 //! The store buffer of a CPU.
 //!
-//! A store whose line is elsewhere waits here while its CPU continues, and loads of its bytes are answered from here. Stores
-//! leave in order: the first asks for its line, and when the line arrives, all following stores to it leave as well. A CPU
-//! stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to private lines take no room.
+//! A store whose line is elsewhere waits here while its CPU continues, and loads of its bytes are forwarded from here.
+//! Stores leave in order. The first store requests its line, and when the line arrives, all consecutive stores to that
+//! line leave. A CPU stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to
+//! private lines take no space.
 
 use std::collections::VecDeque;
 
 use super::lines::Accessor;
 use crate::recording::Access;
 
-/// Of those that wait, the latest that a load is held against.
+/// A load is compared with this number of the latest waiting stores.
 const LOOKED_AT: usize = 64;
-/// For so long a store is not yet in the cache, even where its line is: as long as some hundred instructions take.
+/// Time from a store until it is visible in the cache, even if its line is present. It is the duration of about a
+/// hundred instructions.
 const IN_FLIGHT_PS: u64 = 20_000;
 
-/// A store that waits.
+/// A waiting store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     pub(super) access: Access,
@@ -24,20 +26,20 @@ pub(super) struct Store {
     pub(super) by: Accessor,
 }
 
-/// The stores of one CPU that wait.
+/// The waiting stores of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     waiting: VecDeque<Store>,
-    /// When the line that was asked for is there, in picoseconds.
+    /// Arrival of the requested line, in picoseconds.
     due: u64,
     /// Whether the CPU's thread had that line before.
     is_taken_back: bool,
-    /// The CPU's last one, waiting or not: its address, its size, and when it was.
+    /// The address, size and time of the CPU's last store, waiting or not.
     last: (u64, u64, u64),
 }
 
 impl Stores {
-    /// When the first ones leave; none if nothing waits.
+    /// Returns the time at which the first stores leave, or none if no store is waiting.
     #[inline]
     pub(super) fn due(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.due)
@@ -51,39 +53,39 @@ impl Stores {
         self.waiting.push_back(store);
     }
 
-    /// The CPU stores something, which may wait or not.
+    /// Records a store of the CPU, which may have to wait.
     pub(super) fn begin(&mut self, address: u64, size: u64, now: u64) {
         self.last = (address, size, now);
     }
 
-    /// The first one's line is asked for, and comes then.
+    /// Records that the first store's line was requested and arrives at `due`.
     pub(super) fn expect(&mut self, due: u64, is_taken_back: bool) {
         self.due = due;
         self.is_taken_back = is_taken_back;
     }
 
-    /// Takes the first one, whose line is there.
+    /// Takes the first store, whose line has arrived.
     pub(super) fn leave(&mut self) -> Option<Store> {
         self.waiting.pop_front()
     }
 
-    /// Takes the next one, if it is to this line.
+    /// Takes the next store if it is to this line.
     pub(super) fn next_to(&mut self, line: u32) -> Option<Store> {
         self.waiting.front().filter(|next| next.line == line)?;
         self.waiting.pop_front()
     }
 
-    /// The first one, whose line was asked for.
+    /// Returns the first store, whose line was requested.
     pub(super) fn first(&self) -> Option<Store> {
         self.waiting.front().copied()
     }
 
-    /// The first one, if its line was lost to another CPU.
+    /// Returns the first store if its line was lost to another CPU.
     pub(super) fn taken_back(&self) -> Option<Store> {
         self.first().filter(|_| self.is_taken_back)
     }
 
-    /// Whether a load of these bytes is answered from here.
+    /// Whether a load of these bytes is forwarded from here.
     pub(super) fn answers(&self, address: u64, size: u64, now: u64) -> bool {
         let holds = |at: u64, bytes: u64| at <= address && address - at + size <= bytes;
         let (at, bytes, since) = self.last;

@@ -1,4 +1,4 @@
-//! A program's file: its symbols, and its debug information wherever that lies.
+//! Reads a program's symbols and finds its debug information.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use super::dwarf::{
 use super::error::TypesError;
 use super::table::TypeTable;
 
-/// Where distributions put debug information.
+/// The folder in which distributions install debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Where a program's types come from.
+/// The source of a program's types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DebugSource {
     /// The program's own file.
     Itself,
     /// A file beside it, or below `/usr/lib/debug`.
     Separate(PathBuf),
-    /// It has none; the text says how to get it.
+    /// There is none. The text says how to get it.
     Missing(String),
 }
 
@@ -33,15 +33,15 @@ pub enum DebugSource {
 pub(crate) struct Symbol {
     /// Its address in the file.
     pub(crate) address: u64,
-    /// Its size in bytes; 0 if the file does not say it.
+    /// Its size in bytes; 0 if unknown.
     pub(crate) size_bytes: u64,
-    /// Its name, as the source has it where that can be told.
+    /// Its name, as in the source if it can be demangled.
     pub(crate) name: String,
     /// Whether it is data rather than code.
     pub(crate) is_data: bool,
 }
 
-/// An ELF file, with its debug information if that is to be had.
+/// An ELF file with its debug information, if available.
 pub struct Binary {
     bytes: Arc<[u8]>,
     debug: Option<Arc<Dwarf>>,
@@ -50,9 +50,9 @@ pub struct Binary {
     btf: Option<Arc<[u8]>>,
     source: DebugSource,
     symbols: Vec<Symbol>,
-    /// For source lines; made when the first is asked for.
+    /// For source lines; loaded on first use.
     context: OnceCell<Option<Context>>,
-    /// For variables; made when the first is asked for.
+    /// For variables; loaded on first use.
     functions: OnceCell<Functions>,
 }
 
@@ -66,11 +66,11 @@ impl std::fmt::Debug for Binary {
 }
 
 impl Binary {
-    /// Reads a program or library, and finds its debug information.
+    /// Reads a program or library and finds its debug information.
     ///
     /// # Errors
-    /// If the file cannot be read, is no ELF file of 64 bits, or holds nothing but split debug information (`.dwo`, `.dwp`).
-    /// Missing debug information is no error.
+    /// If the file cannot be read, is not a 64-bit ELF file, or has only split debug information (`.dwo`, `.dwp`).
+    /// Missing debug information is not an error.
     pub fn open(path: &Path) -> Result<Self, TypesError> {
         let mut binary = Self::from_bytes(read_file(path)?)?;
         if binary.debug.is_none() {
@@ -83,10 +83,10 @@ impl Binary {
         Ok(binary)
     }
 
-    /// Reads a program out of memory; other files are not looked for.
+    /// Reads a program from memory. Other files are not searched.
     ///
     /// # Errors
-    /// If it is no ELF file of 64 bits, or holds nothing but split debug information.
+    /// If it is not a 64-bit ELF file, or has only split debug information.
     pub fn from_bytes(bytes: Arc<[u8]>) -> Result<Self, TypesError> {
         let elf = Elf::parse(&*bytes).map_err(TypesError::elf)?;
         let debug = debug_sections(&elf).map(Arc::new);
@@ -122,7 +122,7 @@ impl Binary {
         places.extend(id.map(by_build_id));
         if let Ok(Some((name, _))) = elf.gnu_debuglink() {
             let name = String::from_utf8_lossy(name).into_owned();
-            // A name, and no way out of the folder.
+            // The name must not lead out of the folder.
             if let (Some(folder), false) = (path.parent(), name.contains('/')) {
                 places.push(folder.join(&name));
                 places.push(folder.join(".debug").join(&name));
@@ -135,7 +135,7 @@ impl Binary {
         for place in places {
             let Ok(bytes) = read_file(&place) else { continue };
             let Ok(debug) = Elf::parse(&*bytes) else { continue };
-            // Of another build, its addresses would be wrong.
+            // The addresses of another build would be wrong.
             if debug.build_id().ok().flatten() != id {
                 continue;
             }
@@ -149,16 +149,16 @@ impl Binary {
         }
     }
 
-    /// Where its types come from.
+    /// Returns the source of its types.
     #[must_use]
     pub const fn source(&self) -> &DebugSource {
         &self.source
     }
 
-    /// Its types and globals: from DWARF, or else from BTF within it; an empty table if it has neither.
+    /// Reads its types and globals from DWARF, or from BTF if it has no DWARF. The table is empty if it has neither.
     ///
     /// # Errors
-    /// If they cannot be read; the text names the offset.
+    /// If they cannot be read. The message names the offset.
     pub fn types(&self) -> Result<TypeTable, TypesError> {
         match (&self.debug, &self.btf) {
             (Some(debug), _) => dwarf::read(debug, self.supplement.as_ref(), &self.split),
@@ -167,21 +167,22 @@ impl Binary {
         }
     }
 
-    /// The functions at an address of the file, the innermost of those that were inlined first.
+    /// Returns the functions at an address of the file, the innermost inlined function first.
     pub(crate) fn frames(&self, address: u64) -> Vec<SourcePlace> {
         let context = self.context.get_or_init(|| dwarf::context(self.debug.as_ref()?));
         let context = context.as_ref();
         context.map_or_else(Vec::new, |context| dwarf::frames(context, &self.split, address))
     }
 
-    /// Records that variables of the functions at an address of the file have, or point to. `types` are those of this file.
+    /// Returns records that variables of the functions at an address have or point to. `types` must be the types of
+    /// this file.
     pub(crate) fn variables_at(&self, types: &TypeTable, address: u64) -> Option<Vec<Variable>> {
         let dwarf = self.debug.as_ref()?;
         let functions = self.functions.get_or_init(|| Functions::of(dwarf));
         dwarf::variables_at(functions, dwarf, &self.split, types, address)
     }
 
-    /// Its symbols, by address.
+    /// Returns its symbols, sorted by address.
     pub(crate) fn symbols(&self) -> &[Symbol] {
         &self.symbols
     }
@@ -193,7 +194,7 @@ fn by_build_id(id: &[u8]) -> PathBuf {
     Path::new(DEBUG_FOLDER).join(".build-id").join(hex(&id[..1])).join(file)
 }
 
-/// The file with what several debug files have in common.
+/// Reads the file that several debug files share.
 fn supplement_of(elf: &Elf<'_>, path: &Path) -> Option<Dwarf> {
     let (name, id) = elf.gnu_debugaltlink().ok().flatten()?;
     let name = PathBuf::from(String::from_utf8_lossy(name).into_owned());
@@ -230,7 +231,7 @@ fn sort(symbols: &mut Vec<Symbol>) {
     symbols.dedup_by(|a, b| a.address == b.address && a.name == b.name);
 }
 
-/// A Rust symbol as the source has it; others as they are.
+/// Demangles a Rust symbol and returns other symbols unchanged.
 fn demangled(name: &str) -> String {
     rustc_demangle::try_demangle(name).map_or_else(|_| name.to_owned(), |name| format!("{name:#}"))
 }

@@ -1,15 +1,15 @@
-//! BTF, the kernel's own format of types (Documentation/bpf/btf.rst): a header, a list of types without
-//! gaps, and their names.
+//! BTF, the kernel's format for types (Documentation/bpf/btf.rst): a header, a contiguous list of types, and their
+//! names.
 //!
-//! Each type is 12 bytes, `name, info, size or type`, and what its kind adds. Type 0 is void; the first in
-//! the list is 1.
+//! Each type is 12 bytes, `name, info, size or type`, followed by data that depends on its kind. Type 0 is void, and
+//! the first type in the list is 1.
 
 use super::error::TypesError;
 use super::table::{Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
-/// Bytes of a name that is kept.
+/// Longest name that is kept, in bytes.
 const MOST_NAME_BYTES: usize = 1_024;
 
 struct Reader<'a> {
@@ -37,13 +37,11 @@ impl TypeTable {
     /// Reads BTF, such as the kernel's in `/sys/kernel/btf/vmlinux`.
     ///
     /// # Errors
-    /// If it is not BTF, or ends before it is complete; the text names the offset.
+    /// If it is not BTF or is truncated. The message names the offset.
     pub fn from_btf(bytes: &[u8]) -> Result<Self, TypesError> {
         if bytes.len() < HEADER_BYTES {
-            let what = format!(
-                "a header of {HEADER_BYTES} bytes is needed, and {} are there",
-                bytes.len()
-            );
+            let what =
+                format!("truncated header: expected {HEADER_BYTES} bytes, found {}", bytes.len());
             return Err(TypesError::btf(0, what));
         }
         let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
@@ -55,7 +53,7 @@ impl TypeTable {
             ));
         }
         if bytes[2] != 1 {
-            return Err(TypesError::btf(2, format!("version {} is not known; 1 is", bytes[2])));
+            return Err(TypesError::btf(2, format!("unknown version {}: expected 1", bytes[2])));
         }
         let mut header = Reader { bytes, is_big, at: 4 };
         let mut field = || header.u32().map(|number| number as usize);
@@ -72,7 +70,7 @@ impl TypeTable {
         let names = &bytes[part(16, names_at, names_bytes)?];
         let mut reader = Reader { bytes: &bytes[..types.end], is_big, at: types.start };
         let mut table = Self::default();
-        // Void, so that numbers are ids.
+        // Void, so that the index of a type is its number.
         table.push(
             Type { name: Some("void".to_owned()), size_bytes: None, shape: Shape::Other },
             Language::C,
@@ -97,7 +95,7 @@ fn check_references(table: &TypeTable) -> Result<(), TypesError> {
             Shape::Scalar | Shape::Other => true,
         };
         if !are_there {
-            let what = format!("type {number} refers to one that is not there; there are {count}");
+            let what = format!("type {number} refers to a missing type; there are {count} types");
             return Err(TypesError::btf(0, what));
         }
     }
@@ -133,10 +131,10 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
     let (name, info, value) = (reader.u32()?, reader.u32()?, reader.u32()?);
     let name = name_at(names, name, start)?;
     let (kind, count, flag) = ((info >> 24) & 0x1f, info & 0xffff, info >> 31 == 1);
-    // 0 is void, which nothing is a member of.
+    // 0 is void, and no member is void.
     let to = (value != 0).then_some(TypeId(value));
     let sized = u64::from(value);
-    // Words of a kind that say nothing of its layout.
+    // Skip words that do not affect the layout.
     reader.skip(match kind {
         1 | 14 | 17 => 1,
         6 | 13 => 2 * count,
@@ -218,13 +216,16 @@ mod tests {
             assert!(error.starts_with("BTF at offset "), "{length}: {error}");
         }
         let mut foreign = whole.clone();
-        // The struct's second member is of a type that is not there.
+        // The struct's second member has a type that does not exist.
         let at = foreign.windows(4).rposition(|four| four == 12u32.to_le_bytes()).unwrap();
         foreign[at + 4] = 77;
-        assert!(TypeTable::from_btf(&foreign).unwrap_err().to_string().contains("not there"));
+        assert!(TypeTable::from_btf(&foreign).unwrap_err().to_string().contains("missing type"));
         foreign[2] = 9;
         assert!(
-            TypeTable::from_btf(&foreign).unwrap_err().to_string().contains("offset 2: version 9")
+            TypeTable::from_btf(&foreign)
+                .unwrap_err()
+                .to_string()
+                .contains("offset 2: unknown version 9")
         );
     }
 }

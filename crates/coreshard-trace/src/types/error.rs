@@ -5,7 +5,7 @@ use std::path::Path;
 
 use coreshard_topology::input;
 
-/// Why types were not read. Its text names what was read, the offset, what was found and what is accepted.
+/// Types that cannot be read. The message has the input, the offset, the invalid data and the accepted values.
 pub struct TypesError {
     text: String,
     is_missing_file: bool,
@@ -29,7 +29,7 @@ impl TypesError {
         Self::new(format!("not an ELF file to be read: {what}"))
     }
 
-    /// A file with the types of one unit, or of many, which no program is.
+    /// A file with the types of one unit or of several, which is not a program.
     pub(super) fn split_file(ending: &str) -> Self {
         Self::new(format!(
             "a {ending} file of split debug information: expected the program, library or object file that refers to it; \
@@ -46,12 +46,12 @@ impl TypesError {
         Self::new(format!("more than {most} types"))
     }
 
-    /// The error, as one of a file that the program refers to.
+    /// Returns the error as an error in a file that the program refers to.
     pub(super) fn in_file(self, file: &Path) -> Self {
         Self { text: format!("{}: {}", input::path(file), self.text), ..self }
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     pub(super) const fn is_missing_file(&self) -> bool {
         self.is_missing_file
     }

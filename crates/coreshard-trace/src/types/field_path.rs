@@ -6,9 +6,9 @@ use super::table::{MOST_STEPS, Member, Shape, TypeId, TypeTable};
 /// A field of a field of a type, as the source would write it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPath {
-    /// Such as `stats[3].issued`; empty for the whole.
+    /// Such as `stats[3].issued`; empty for the whole object.
     pub text: String,
-    /// Where the field begins, in bytes from the start of the outermost type.
+    /// The field's offset in bytes from the start of the outermost type.
     pub offset_bytes: u64,
     /// Its size in bytes, if known.
     pub size_bytes: Option<u64>,
@@ -17,9 +17,10 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// The innermost field of `id` that holds the byte at `offset_bytes`; the nearest outer one if a hole is there.
+    /// Returns the innermost field of `id` that contains the byte at `offset_bytes`. If the byte is in a hole, returns
+    /// the record around the hole.
     ///
-    /// A union's first member that holds the byte stands for all; so does the first variant of an enum.
+    /// In a union, this is the first member that contains the byte. In an enum, it is the first such variant.
     #[must_use]
     pub fn at(types: &TypeTable, id: TypeId, offset_bytes: u64) -> Self {
         let size_bytes = types.size_bytes(id);
@@ -43,7 +44,7 @@ impl FieldPath {
                 }
                 Shape::Record(record) => {
                     let holds = |member: &&Member| holds(types, member, within);
-                    // What every variant has is the better name.
+                    // Prefer a field that all variants have.
                     let found = record.members.iter().find(holds);
                     let Some(member) = found.or_else(|| record.variants.iter().find(holds)) else {
                         break;
@@ -52,7 +53,7 @@ impl FieldPath {
                     let (Some(of), None) = (member.of, member.field_bits) else { break };
                     within -= member.offset_bits / 8;
                     at = types.stripped(of);
-                    // The words of an atomic or a lock have names that say nothing.
+                    // The fields inside of an atomic or a lock have names that help no reader.
                     if Role::of(types, of) != Role::Plain {
                         break;
                     }
@@ -84,7 +85,7 @@ fn holds(types: &TypeTable, member: &Member, byte: u64) -> bool {
     let end = match member.field_bits {
         Some(bits) => member.offset_bits.saturating_add(bits).div_ceil(8),
         None => match member.of.and_then(|of| types.size_bytes(of)) {
-            // A flexible tail has no end.
+            // A flexible array has no end.
             Some(0) if types.is_flexible(member) => u64::MAX,
             Some(size) => start.saturating_add(size),
             None => start,

@@ -1,21 +1,21 @@
-//! Which types many threads are meant to write: atomics and locks, told by their names.
+//! Recognizes types that several threads are meant to write, atomics and locks, by their names.
 
 use super::table::{MOST_STEPS, Shape, TypeId, TypeTable};
 
-/// What a field is for, as its type's name tells.
+/// The role of a field, as the name of its type suggests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Data like any other.
+    /// Plain data.
     #[default]
     Plain,
-    /// A word that CPUs change at once.
+    /// A word that several CPUs modify.
     Atomic,
-    /// A lock, a semaphore, or a queue of those who wait.
+    /// A lock, a semaphore, or a wait queue.
     Lock,
 }
 
-/// Last parts of names, of the kernel's, C's, C++'s and Rust's atomics.
+/// The last parts of the names of atomics in the kernel, C, C++ and Rust.
 const ATOMICS: &str = "atomic_t atomic64_t atomic_long_t refcount_t refcount_struct kref percpu_ref atomic_flag \
     AtomicBool AtomicU8 AtomicU16 AtomicU32 AtomicU64 AtomicUsize AtomicI8 AtomicI16 AtomicI32 \
     AtomicI64 AtomicIsize AtomicPtr AtomicU128 AtomicCell";
@@ -27,7 +27,8 @@ const LOCKS: &str = "spinlock_t spinlock raw_spinlock_t raw_spinlock arch_spinlo
     Mutex RwLock Condvar shared_mutex RawMutex";
 
 impl Role {
-    /// What a field of this type is for. Arrays are what their elements are, and a struct of one member is what that is.
+    /// Returns the role of a field of this type. An array has the role of its elements, and a struct with one member
+    /// has the role of this member.
     #[must_use]
     pub fn of(types: &TypeTable, id: TypeId) -> Self {
         let mut at = id;

@@ -1,19 +1,19 @@
 //! The table of types.
 //!
-//! Types refer to one another by [`TypeId`], so recursive ones need no care. All code that follows references does
-//! it with a bound ([`MOST_STEPS`]), since a hostile file may have circles that no compiler writes.
+//! Types refer to one another by [`TypeId`], so recursive types need no special handling. All code that follows
+//! references has a bound ([`MOST_STEPS`]), because a hostile file may have cycles that no compiler writes.
 
 use std::collections::HashMap;
 
 use super::error::TypesError;
 
-/// References that are followed one after the other: typedefs of typedefs, structs in structs.
+/// References that are followed in sequence: typedefs of typedefs, structs in structs.
 pub(super) const MOST_STEPS: usize = 64;
-/// The size of an address, which is that of the programs that are read.
+/// The size of an address. Only 64-bit programs are read.
 pub(super) const WORD_BYTES: u64 = 8;
-/// Types that are looked at to tell the alignment of one.
+/// Types that are visited to compute the alignment of one.
 const MOST_VISITS: usize = 20_000;
-/// Types of one program: Chromium has some ten million.
+/// Types of one program. Chromium has about ten million.
 const MOST_TYPES: usize = 32 << 20;
 
 /// A type of a [`TypeTable`].
@@ -23,48 +23,48 @@ pub struct TypeId(pub(crate) u32);
 /// One type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    /// Its name, with its namespaces; none if it has none.
+    /// Its name with its namespaces; none for an unnamed type.
     pub name: Option<String>,
-    /// Its size in bytes; none if it is only declared, or follows from the type that it stands for.
+    /// Its size in bytes; none if the type is only declared, or has the size of the type that it refers to.
     pub size_bytes: Option<u64>,
-    /// What it is.
+    /// Its shape.
     pub shape: Shape,
 }
 
-/// What a type is.
+/// The shape of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// A number, a character, a truth value, or a C enum.
+    /// A number, a character, a boolean, or a C enum.
     Scalar,
     /// An address.
     Pointer {
-        /// What lies there.
+        /// The type at that address.
         to: Option<TypeId>,
     },
-    /// C++'s pointer to a member of a class.
+    /// A C++ pointer to a member of a class.
     MemberPointer {
         /// The member's type.
         to: Option<TypeId>,
         /// The class.
         class: Option<TypeId>,
     },
-    /// Another name, or another right to use, of a type.
+    /// A typedef or a qualified type.
     Alias {
-        /// That type.
+        /// The underlying type.
         to: Option<TypeId>,
-        /// It is C's `_Atomic`.
+        /// Whether it is C's `_Atomic`.
         is_atomic: bool,
     },
-    /// Equal things one after another.
+    /// An array.
     Array {
-        /// One of them.
+        /// The type of an element.
         of: Option<TypeId>,
-        /// How many there are; none for a flexible tail.
+        /// The number of elements; none for a flexible array.
         count: Option<u64>,
     },
     /// Members side by side, or on top of one another.
     Record(Record),
-    /// A function, or what has no form in memory.
+    /// A function, or another type without a representation in memory.
     Other,
 }
 
@@ -73,13 +73,14 @@ pub enum Shape {
 pub struct Record {
     /// The keyword of the source's language.
     pub keyword: Keyword,
-    /// What is always there; in a union, what may be.
+    /// Members of every object. In a union, they overlap.
     pub members: Vec<Member>,
-    /// What is there in one variant of a Rust enum each, and overlaps what others have.
+    /// Members of single variants of a Rust enum, which overlap.
     pub variants: Vec<Member>,
-    /// Its alignment, where the source asks for one.
+    /// Its alignment in bytes, if the source specifies one.
     pub alignment_bytes: Option<u64>,
-    /// It is a C++ class as it is in a class derived from it: without its virtual bases. It has no objects of its own.
+    /// Whether it is the base subobject of a C++ class: the class without its virtual bases. No complete object has
+    /// this type.
     pub is_base_part: bool,
 }
 
@@ -99,21 +100,21 @@ impl Record {
     }
 }
 
-/// The word for a record.
+/// The keyword of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyword {
-    /// Members side by side.
+    /// Members one after another.
     Struct,
-    /// Members on top of one another.
+    /// Members at the same offset.
     Union,
-    /// C++'s struct with another default.
+    /// A C++ struct with private members by default.
     Class,
-    /// Rust's, with data in its variants.
+    /// A Rust enum with data in its variants.
     Enum,
 }
 
 impl Keyword {
-    /// The word.
+    /// Returns the keyword as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -128,28 +129,28 @@ impl Keyword {
 /// A member of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// Its name; none for an unnamed struct or union within, or a base class.
+    /// Its name; none for an unnamed struct or union in a record, and for a base class.
     pub name: Option<String>,
-    /// Where it begins, counted from the record's start in the order of memory, in bits.
+    /// Its offset in bits, in memory order.
     pub offset_bits: u64,
-    /// Of a bit field, how many bits it has.
+    /// For a bit field, its number of bits.
     pub field_bits: Option<u64>,
     /// Its type.
     pub of: Option<TypeId>,
-    /// Its alignment in bytes, where the source asks for one.
+    /// Its alignment in bytes, if the source specifies one.
     pub alignment_bytes: Option<u64>,
-    /// It is a virtual base of a C++ class.
+    /// Whether it is a virtual base of a C++ class.
     pub is_virtual_base: bool,
 }
 
 impl Member {
-    /// Whether it is the address of a class's table of virtual functions.
+    /// Whether it is the pointer to a class's table of virtual functions.
     pub(crate) fn is_table_pointer(&self) -> bool {
         self.name.as_deref().is_some_and(|name| name.starts_with("_vptr"))
     }
 }
 
-/// A variable that has an address for as long as the program runs.
+/// A variable with a static address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     /// Its name, with its namespaces.
@@ -163,7 +164,7 @@ pub struct Global {
 /// The language that a type was written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
-    /// C, and what has no known syntax of its own here.
+    /// C, and every language without special support here.
     #[default]
     C,
     /// C++.
@@ -172,7 +173,7 @@ pub enum Language {
     Rust,
 }
 
-/// All types of a program, and its globals.
+/// All types and globals of a program.
 ///
 /// ```
 /// use coreshard_trace::{Keyword, Layout, TypeTable};
@@ -189,7 +190,7 @@ pub enum Language {
 pub struct TypeTable {
     types: Vec<Type>,
     languages: Vec<Language>,
-    /// The types of type units.
+    /// The types of type units, by signature.
     by_signature: HashMap<u64, TypeId>,
     globals: Vec<Global>,
     missing_files: Vec<String>,
@@ -224,7 +225,7 @@ impl TypeTable {
         self.by_signature.insert(signature, id);
     }
 
-    /// The type of a type unit.
+    /// Returns the type of a type unit.
     pub(super) fn with_signature(&self, signature: u64) -> Option<TypeId> {
         self.by_signature.get(&signature).copied()
     }
@@ -248,43 +249,44 @@ impl TypeTable {
         self.missing_files.push(text);
     }
 
-    /// A type by its id.
+    /// Returns a type by its number.
     #[must_use]
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// The language that a type was written in.
+    /// Returns the language that a type was written in.
     #[must_use]
     pub fn language(&self, id: TypeId) -> Language {
         self.languages[id.0 as usize]
     }
 
-    /// How many types there are.
+    /// Returns the number of types.
     #[must_use]
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there is no type.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// Variables with an address, by address.
+    /// Returns the variables with a static address, sorted by address.
     #[must_use]
     pub fn globals(&self) -> &[Global] {
         &self.globals
     }
 
-    /// The files with split debug information that were not read, with the reason. Their types are not in the table.
+    /// Returns the files with split debug information that were not read, with the reasons. The table does not have
+    /// their types.
     #[must_use]
     pub fn missing_files(&self) -> &[String] {
         &self.missing_files
     }
 
-    /// A sentence on the files that were not read, if there are any.
+    /// Returns a sentence about the files that were not read, if any.
     #[must_use]
     pub fn missing_note(&self) -> Option<String> {
         let first = self.missing_files.first()?;
@@ -296,8 +298,7 @@ impl TypeTable {
         Some(format!("split debug information is incomplete: {first}{others}"))
     }
 
-    /// The records that have a name and a size, each once: a type that several units of a program define in
-    /// the same way is one.
+    /// Returns the records that have a name and a size. A type that several units define in the same way appears once.
     pub fn records(&self) -> impl Iterator<Item = TypeId> + '_ {
         let mut seen: HashMap<(&str, u64), Vec<TypeId>> = HashMap::new();
         (0..self.types.len() as u32).map(TypeId).filter(move |id| {
@@ -323,8 +324,7 @@ impl TypeTable {
         })
     }
 
-    /// Types that memory may hold one after the other and that are no records with a name: numbers, and other names of records
-    /// without one.
+    /// Returns the other types that an array in memory may consist of: numbers, and names of unnamed records.
     pub(crate) fn other_elements(&self) -> impl Iterator<Item = TypeId> + '_ {
         (0..self.types.len() as u32).map(TypeId).filter(|id| match self.get(*id).shape {
             Shape::Scalar => true,
@@ -336,7 +336,7 @@ impl TypeTable {
         })
     }
 
-    /// The records of a name: the whole one, or what stands after its last `::`, with or without `struct `.
+    /// Returns the records with a name, with or without namespaces and with or without `struct `.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<TypeId> {
         let name = ["struct ", "union ", "class ", "enum "]
@@ -390,7 +390,7 @@ impl TypeTable {
             && alike(&one.variants, &other.variants)
     }
 
-    /// What a type is once other names of it are taken off.
+    /// Resolves typedefs and qualifiers.
     #[must_use]
     pub fn stripped(&self, id: TypeId) -> TypeId {
         let mut at = id;
@@ -403,7 +403,7 @@ impl TypeTable {
         at
     }
 
-    /// The size of a type in bytes; none if nothing says it.
+    /// Returns the size of a type in bytes, if known.
     #[must_use]
     pub fn size_bytes(&self, id: TypeId) -> Option<u64> {
         let (mut at, mut times) = (id, 1u64);
@@ -419,7 +419,7 @@ impl TypeTable {
                     at = *element;
                 }
                 Shape::Pointer { .. } => return times.checked_mul(WORD_BYTES),
-                // A data member is an offset. A member function is its address and an offset.
+                // A pointer to a data member is an offset. A pointer to a member function is an address and an offset.
                 Shape::MemberPointer { to, .. } => {
                     let words = if to.is_some_and(|to| self.is_function(to)) { 2 } else { 1 };
                     return times.checked_mul(words * WORD_BYTES);
@@ -435,7 +435,7 @@ impl TypeTable {
         of.shape == Shape::Other && of.name.is_none()
     }
 
-    /// Whether a member is C's array without a length, at the end of its struct.
+    /// Whether a member is an array without a length at the end of a C struct.
     pub(crate) fn is_flexible(&self, member: &Member) -> bool {
         let shape = member.of.map(|of| &self.get(self.stripped(of)).shape);
         matches!(shape, Some(Shape::Array { count: None | Some(0), .. }))
@@ -449,7 +449,7 @@ impl TypeTable {
         member.name.is_none() && is_class
     }
 
-    /// Whether a member is of a class without fields.
+    /// Whether a member is a class without fields.
     pub(crate) fn is_empty_class(&self, member: &Member) -> bool {
         let mut at = member.of;
         for _ in 0..MOST_STEPS {
@@ -466,7 +466,7 @@ impl TypeTable {
         false
     }
 
-    /// What alignment a type needs in bytes, as its members tell: DWARF says it only if the source does.
+    /// Returns the alignment in bytes that a type's members require. DWARF has it only if the source specifies it.
     #[must_use]
     pub fn alignment_bytes(&self, id: TypeId) -> u64 {
         let mut visits = MOST_VISITS;
@@ -493,7 +493,7 @@ impl TypeTable {
                 let most = members.iter().map(|(_, its, _)| *its).max().unwrap_or(1);
                 let most = most.max(record.alignment_bytes.unwrap_or(1));
                 let size = self.get(self.stripped(id)).size_bytes.unwrap_or(0);
-                // A packed struct has members where their alignment does not put them.
+                // The members of a packed struct are not aligned.
                 let fits = |align: &u64| {
                     let fits = |(offset, its, is_field): &(u64, u64, bool)| {
                         *is_field || offset.is_multiple_of(8 * (*its).min(*align).max(1))
@@ -513,7 +513,7 @@ impl TypeTable {
         }
     }
 
-    /// How the source writes a type, as far as the table tells.
+    /// Returns the type in the source's notation, as far as the table has the information.
     #[must_use]
     pub fn describe(&self, id: Option<TypeId>) -> String {
         self.describe_within(id, 12)

@@ -1,4 +1,4 @@
-//! Types of programs that a compiler makes here: split debug information, and C++ classes.
+//! Types of programs that the test compiles: split debug information, and C++ classes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,7 +29,7 @@ impl Place {
     }
 }
 
-/// Two units of the same shape, so that their entries lie at the same offsets.
+/// Two units of the same shape, with their entries at the same offsets.
 const LEFT: &str = "struct left { char kind; long count; };\nstruct left left_one;\nint main(void) { return left_one.kind; }\n";
 const RIGHT: &str = "struct sight { int kind; char count; };\nstruct sight right_one;\nint other(void) { return right_one.kind; }\n";
 const RUST: &str = "#[repr(C)] pub struct Kept { pub kind: u8, pub count: u64 }\n\
@@ -40,7 +40,7 @@ const RUST: &str = "#[repr(C)] pub struct Kept { pub kind: u8, pub count: u64 }\
         std::process::exit(i32::from(KEPT.kind) - i32::from(std::hint::black_box(&other).flag) + other.word as i32 - 1);\n\
     }\n";
 
-/// Name, place and size of each field of a type, of which there must be one.
+/// Returns the name, offset and size of each field of a type, of which there must be exactly one.
 fn fields(types: &TypeTable, name: &str) -> Vec<(String, u64, u64)> {
     let found = types.named(name);
     assert_eq!(
@@ -101,7 +101,7 @@ fn types_of_c_are_read_from_a_dwp_file() {
     for options in C_OPTIONS {
         let place = Place::new();
         let Some(program) = place.c_program(options) else { return };
-        // GNU's crashes on DWARF 5.
+        // GNU's dwp crashes on DWARF 5.
         let (tool, lack) = match options.contains(&"-gdwarf-5") {
             true => ("llvm-dwp", Lack::LlvmDwp),
             false => ("dwp", Lack::Dwp),
@@ -242,8 +242,8 @@ fn an_object_file_is_read_before_it_is_linked() {
 /// Type, field, offset and size.
 type Printed = Vec<(String, String, u64, u64)>;
 
-/// A C++ program that prints where its own fields are, one to a line: type, field, offset, size. A base has the size
-/// that it has as a part of the class, which the program cannot tell; it prints 0.
+/// Compiles a C++ program that prints the offsets of its own fields, one line each: type, field, offset, size. For a
+/// base it prints the size 0, because it cannot determine the size of a base subobject.
 fn cpp_program(place: &Place, source: &str, options: &[&str]) -> Option<(PathBuf, Printed)> {
     place.write("program.cpp", &format!("{CPP_HEAD}{source}"));
     let general = ["-g", "-std=c++17", "-Wno-invalid-offsetof", "-o", "program", "program.cpp"];
@@ -359,7 +359,7 @@ fn assert_virtual_bases(source: &str, options: &[&str]) {
         }
     }
     assert!(printed.len() == 29 && wrong.is_empty(), "{}", wrong.join("\n"));
-    // A base is as long as its part of the class, so that nothing lies on top of something else.
+    // A base has the size of its base subobject, so that no members overlap.
     let diamond = Layout::of(&types, types.named("Diamond")[0], 64).unwrap();
     let told: Vec<_> = diamond
         .fields

@@ -1,11 +1,11 @@
-//! Recordings that are cut, or go on as something else, anywhere.
+//! Recordings that are truncated or damaged at any offset.
 
 use coreshard_sim::Machine;
 use coreshard_trace::{About, Ending, Lack, Recording, RecordingWriter, ReplayOptions, replay};
 
 const CHUNKS: u32 = 6;
 
-/// Of chunks with one access each, and where the first begins.
+/// Returns a recording with one access in each chunk, and the offset of its first chunk.
 fn whole() -> (Vec<u8>, usize) {
     let mut file = Vec::new();
     let about = About { engine: "tsan".to_owned(), ..About::default() };
@@ -22,7 +22,7 @@ fn whole() -> (Vec<u8>, usize) {
     (file, begin)
 }
 
-/// What a replay finds, which must be of the whole chunks before `good`.
+/// Returns the number of accesses that a replay finds. They must come from the whole chunks before `good`.
 fn accesses(file: Vec<u8>, good: usize) -> u64 {
     let length = file.len();
     let recording = Recording::from_bytes(file).unwrap();
@@ -30,11 +30,11 @@ fn accesses(file: Vec<u8>, good: usize) -> u64 {
         Lack::Cut { offset } | Lack::Garbage { offset, .. } => Some(*offset as usize),
         _ => None,
     });
-    // Cut between two frames, it has no end, and nothing else is wrong.
+    // A recording that is cut between two frames lacks only its end.
     assert!(ends_at.unwrap_or(length) <= good, "{good}: {:?}", recording.lacks());
     assert!(recording.lacks().contains(&Lack::End), "{good}: {:?}", recording.lacks());
     let report = replay(&recording, &Machine::pocket(), &ReplayOptions::default()).unwrap();
-    let says_where = report.notes.iter().any(|note| note.contains("what came after offset"));
+    let says_where = report.notes.iter().any(|note| note.contains("everything after offset"));
     assert_eq!(says_where, ends_at.is_some(), "{good}: {:?}", report.notes);
     report.accesses
 }
@@ -43,13 +43,13 @@ fn accesses(file: Vec<u8>, good: usize) -> u64 {
 fn what_is_good_is_read_and_the_rest_is_said_to_be_lacking() {
     let (file, begin) = whole();
     let mut most = 0;
-    // As far as within the last frame, which is the end.
+    // Up to the last frame, which is the end.
     for good in begin + 1..file.len() - 1 {
         let mut found = vec![accesses(file[..good].to_vec(), good)];
         for filler in [0, 0x01, 0xaa, 0xff] {
             let garbage = std::iter::repeat_n(filler, 2 * file.len());
             let bytes = file[..good].iter().copied().chain(garbage).collect();
-            // A byte that happens to be the one that was there is none.
+            // Skip a byte that already has the value of the filler.
             if file[good] != filler {
                 found.push(accesses(bytes, good));
             }

@@ -1,4 +1,4 @@
-//! The types of this very test, as its debug information tells them, against what the compiler says.
+//! Compares the types of this test in its debug information with the compiler's layout.
 
 use std::mem::{offset_of, size_of};
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ struct Lane {
     flag: bool,
 }
 
-#[allow(dead_code, reason = "its variants are there to be read from debug information")]
+#[allow(dead_code, reason = "its variants are only read from debug information")]
 #[repr(C, u8)]
 enum Outcome {
     Never,
@@ -44,10 +44,10 @@ fn own_types() -> Option<&'static TypeTable> {
 }
 
 fn read_own_types() -> Option<TypeTable> {
-    // So that it is there.
+    // Use the variable, so that the linker keeps it.
     DEVICE.issued.fetch_add(u64::from(DEVICE.kind), Relaxed);
     let binary = Binary::open(&std::env::current_exe().unwrap()).unwrap();
-    // A release build has lines alone.
+    // A release build has debug information for lines only.
     (cfg!(debug_assertions) && *binary.source() == DebugSource::Itself)
         .then(|| binary.types().unwrap())
 }
@@ -89,8 +89,11 @@ fn a_rust_enum_has_its_variants_and_a_global_its_address() {
     let Shape::Record(record) = &types.get(found[0]).shape else { panic!("a record") };
     let names: Vec<_> = record.variants.iter().filter_map(|it| it.name.as_deref()).collect();
     assert_eq!(names, ["(discriminant)", "Never", "Done", "Failed"]);
-    let global =
-        types.globals().iter().find(|it| it.name == "all::own_types::DEVICE").expect("it is there");
+    let global = types
+        .globals()
+        .iter()
+        .find(|it| it.name == "all::own_types::DEVICE")
+        .expect("the global DEVICE");
     let field = FieldPath::at(types, global.of.unwrap(), offset_of!(Device, issued) as u64);
     assert_eq!(field.text, "issued");
 }

@@ -1,4 +1,4 @@
-//! A folder with sources, and the programs that a compiler makes of them.
+//! A temporary folder with sources and the programs that a compiler makes from them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use coreshard_trace::{Binary, TypeTable};
 use tempfile::TempDir;
 
-/// Sources and programs of one test.
+/// The sources and programs of one test.
 pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
@@ -37,13 +37,13 @@ impl Place {
         true
     }
 
-    /// Files whose names end so.
+    /// Returns the files whose names have this suffix.
     pub(crate) fn files(&self, ending: &str) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|file| file.to_string_lossy().ends_with(ending)).collect()
     }
 
-    /// Deletes the files whose names end so, and returns how many there were.
+    /// Deletes the files whose names have this suffix, and returns their number.
     pub(crate) fn delete(&self, ending: &str) -> usize {
         let files = self.files(ending);
         files.iter().for_each(|file| std::fs::remove_file(file).unwrap());

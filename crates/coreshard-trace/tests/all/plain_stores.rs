@@ -1,4 +1,4 @@
-//! Stores without atomics, on machines that go on past them.
+//! Stores without atomics, on machines with store buffers.
 
 use coreshard_sim::Machine;
 use coreshard_trace::{About, Ending, Recording, RecordingWriter, ReplayOptions, Sharing, replay};
@@ -11,7 +11,7 @@ const LOAD: u8 = 0;
 const STORE: u8 = 1;
 const ATOMIC: u8 = 2 | 4;
 
-/// Two threads that do these accesses in turn, each to its own of two words.
+/// Returns a recording of two threads that repeat these accesses, each to its own word.
 fn recording(accesses: &[u8], between_bytes: u64) -> Recording {
     let mut file = Vec::new();
     let mut writer = RecordingWriter::new(&mut file, &About::default()).unwrap();
@@ -51,7 +51,7 @@ fn the_more_stores_a_cpu_goes_on_past_the_less_a_shared_line_costs() {
     let beside = recording(&[LOAD, STORE], 8);
     let times: Vec<f64> = [4, 16, 64].map(|ahead| virtual_ns(&beside, ahead)).into();
     assert!(times.is_sorted_by(|more, less| *more > 2.0 * less), "{times:?}");
-    // Never less than on lines of their own.
+    // It is at least the time on separate lines.
     let apart = recording(&[LOAD, STORE], 64);
     assert_eq!(virtual_ns(&apart, 0), virtual_ns(&apart, 64));
     assert!(virtual_ns(&beside, 4_096) >= virtual_ns(&apart, 0));

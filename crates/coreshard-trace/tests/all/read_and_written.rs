@@ -1,5 +1,5 @@
-//! One instruction that is told as a load at one time and as a read-modify-write at another, as emulation does while there is
-//! one thread alone.
+//! One instruction that is recorded both as a load and as a read-modify-write, as emulation does while the program has
+//! only one thread.
 
 use coreshard_sim::Machine;
 use coreshard_trace::{

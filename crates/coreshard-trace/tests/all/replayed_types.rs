@@ -15,7 +15,7 @@ use crate::place::{Place, types};
 const ATOMIC: u8 = 2 | 4;
 const TIMES: usize = 500;
 
-/// An event that is no access.
+/// An event other than an access.
 fn event(kind: u16, words: &[u64]) -> Vec<u8> {
     let mut bytes = (kind << 4 | 6).to_le_bytes().to_vec();
     bytes.extend((words.len() as u16).to_le_bytes());
@@ -23,7 +23,7 @@ fn event(kind: u16, words: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The file of the program, loaded where its addresses say.
+/// The program as a module, loaded at the addresses in its file.
 fn module(program: &Path) -> Vec<u8> {
     let path = program.to_str().unwrap().as_bytes();
     let mut words = vec![0, 0x1000, 0x10_0000_0000, path.len() as u64];
@@ -39,7 +39,7 @@ fn allocation(address: u64, bytes: u64, from: u64) -> Vec<u8> {
     event(9, &[address, bytes, 0, 1, from])
 }
 
-/// Two threads that change a word each, many times; the first begins with other events.
+/// Two threads that each modify a word many times. The first thread begins with other events.
 fn recording(others: &[u8], words: [u64; 2]) -> Recording {
     let mut file = Vec::new();
     let mut writer = RecordingWriter::new(&mut file, &About::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Two regular loops that access words of one line, one of which does more between two accesses than the other.
+//! Two regular loops that access words of one line, with different amounts of work between accesses.
 
 use coreshard_sim::Machine;
 use coreshard_trace::{About, Ending, Recording, RecordingWriter, ReplayOptions, replay};
@@ -11,7 +11,7 @@ const LOAD: u8 = 0;
 const STORE: u8 = 1;
 const ATOMIC: u8 = 2 | 4;
 
-/// What one thread does at each turn of its loop: these accesses to its word, and so many to memory of its own.
+/// One turn of a thread's loop: these accesses to its word, and this number of accesses to private memory.
 type Loop<'a> = (&'a [u8], usize);
 
 fn recording(loops: [Loop<'_>; 2]) -> Recording {
@@ -57,7 +57,7 @@ fn a_machines_compute_hides_no_sharing() {
     assert!((plain - computing).abs() < 1e-9, "{plain} {computing}");
 }
 
-/// Misses of the first thread, and when the two end, in nanoseconds.
+/// Returns the misses of the first thread, and the end of both threads in nanoseconds.
 fn run(first: Loop<'_>, second: Loop<'_>) -> (u64, [f64; 2]) {
     let machine = Machine::named("epyc-9654-2s").unwrap();
     let report = replay(&recording([first, second]), &machine, &ReplayOptions::default()).unwrap();
@@ -83,7 +83,7 @@ fn a_short_loop_does_not_lose_more_the_longer_the_other_one_is() {
 
 #[test]
 fn loops_whose_lengths_fit_a_lines_way_do_not_fall_into_step() {
-    // One turn of the second takes almost as long as the line's way there and back.
+    // One turn of the second loop takes almost as long as moving the line there and back.
     let (misses, [short, long]) = run((&[ATOMIC], 0), (&[LOAD, STORE], 300));
     assert!(misses < TIMES as u64 / 4, "{misses}");
     assert!(2.0 * short < long, "{short} and {long}");

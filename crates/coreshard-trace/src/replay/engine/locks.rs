@@ -1,18 +1,18 @@
 //! The locks of a replay: their holders and their waiting threads.
 //!
-//! Locks behave as those on a futex do. A thread that gives a lock back wakes one waiting thread, and the lock is free until one takes
-//! it: a thread that runs may do so before the woken one, which then waits again. Such a lock is handed over less often than one
-//! that goes to its waiting threads in turn.
+//! Locks behave like locks that use a futex. A thread that releases a lock wakes one waiting thread, and the lock stays
+//! free until a thread takes it. A running thread may take it before the woken thread, which then waits again. Such a
+//! lock changes hands less often than a lock that is passed to its waiting threads in order.
 
 use std::collections::{HashMap, VecDeque};
 
 #[derive(Default)]
 struct Lock {
-    /// A thread's place, and how often it has taken the lock.
+    /// The thread's index, and the number of times that it has acquired the lock.
     owner: Option<(usize, u32)>,
     readers: u32,
     waiting: VecDeque<(usize, bool)>,
-    /// A thread was woken for it, and has not tried yet.
+    /// A woken thread has not tried to acquire it yet.
     is_waking: bool,
     waits: LockWaits,
 }
@@ -28,7 +28,7 @@ pub(crate) struct LockWaits {
 pub(super) struct Locks(HashMap<u64, Lock>);
 
 impl Locks {
-    /// Whether a thread gets a lock now; if not, it waits for it from now on. `is_woken` says that it was woken for it.
+    /// Whether a thread acquires a lock. If not, it waits from now on. `is_woken` is set if it was woken for the lock.
     pub(super) fn acquire(
         &mut self,
         lock: u64,
@@ -56,7 +56,7 @@ impl Locks {
         true
     }
 
-    /// A thread gives a lock back; returns the threads that are woken for it: one, or several that want to share it.
+    /// Releases a lock. Returns the woken threads: one, or several that want to share the lock.
     pub(super) fn release(&mut self, lock: u64, place: usize) -> Vec<(usize, bool)> {
         let its = self.0.entry(lock).or_default();
         match &mut its.owner {
@@ -65,7 +65,7 @@ impl Locks {
                 return Vec::new();
             }
             Some((owner, _)) if *owner == place => its.owner = None,
-            // Another thread's: it was taken over, or its taking was not recorded.
+            // Another thread holds it, because the lock was taken over or its acquisition was not recorded.
             Some(_) => return Vec::new(),
             None => its.readers = its.readers.saturating_sub(1),
         }
@@ -86,7 +86,7 @@ impl Locks {
         woken
     }
 
-    /// A waiting thread gets a lock in spite of its holder.
+    /// Gives a lock to a waiting thread in spite of its holder.
     pub(super) fn take_over(&mut self, lock: u64, place: usize) {
         let its = self.0.entry(lock).or_default();
         its.waiting.retain(|(waiting, _)| *waiting != place);
@@ -94,12 +94,12 @@ impl Locks {
         its.readers = 0;
     }
 
-    /// A thread has waited for a lock.
+    /// Records the duration of a wait for a lock.
     pub(super) fn note_wait(&mut self, lock: u64, waited_ps: u64) {
         self.0.entry(lock).or_default().waits.waited_ps += waited_ps;
     }
 
-    /// Waits by the lock's address, those first that took longest.
+    /// Returns the waits by the lock's address, the longest first.
     pub(super) fn into_waits(self) -> Vec<(u64, LockWaits)> {
         let all = self.0.into_iter().map(|(lock, its)| (lock, its.waits));
         let mut waits: Vec<_> = all.filter(|(_, waits)| waits.count > 0).collect();

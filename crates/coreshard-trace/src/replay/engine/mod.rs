@@ -1,12 +1,13 @@
 //! The replay: each recorded thread runs on a CPU of the machine, in virtual time.
 //!
-//! CPUs stand in a queue by their time. The first CPU runs its thread until an operation that other CPUs can see (an access of
-//! a shared line, or an event between threads) would be later than another CPU's time. So all visible operations happen in the
-//! order of time, and private ones cost no turn of the queue.
+//! CPUs are in a queue, ordered by time. The first CPU runs its thread until its next operation that is visible to
+//! others would be later than another CPU's time. Such operations are accesses of shared lines and events between
+//! threads. All of them therefore happen in the order of time, while private operations cost no turn in the queue.
 //!
-//! Locks are taken in the order of the replay, not that of the recording. Waits, joins and starts follow the recording: a
-//! waiting thread continues after the wake, exit or creation that let it continue then. These can contradict each other only in
-//! recordings of windows and in damaged ones. The oldest wait then ends, and is counted.
+//! Locks are taken in the order of the replay, not in the order of the recording. Waits, joins and starts follow the
+//! recording: a waiting thread continues after the wake, exit or creation that ended its wait there. These orders can
+//! contradict each other only in damaged recordings and in recordings of windows. In that case, the oldest wait ends
+//! and is counted.
 
 mod locks;
 mod outcome;
@@ -49,7 +50,7 @@ pub(crate) struct Replay<'r> {
     locks: Locks,
     /// Wakes that were replayed.
     woken: HashSet<u64>,
-    /// By wake: who waits for it.
+    /// For each wake, the threads that wait for it.
     waiting: HashMap<u64, Vec<usize>>,
     exited: HashSet<u64>,
     lines: SharedLines,
@@ -58,7 +59,7 @@ pub(crate) struct Replay<'r> {
     owners: Arc<Owners>,
     tenancy: Tenancy,
     edges_broken: u64,
-    /// By window: when it began.
+    /// The start of each window.
     windows: HashMap<u64, u64>,
 }
 
@@ -151,7 +152,7 @@ impl<'r> Replay<'r> {
         }
     }
 
-    /// No thread can go on: the oldest wait ends. False if no thread waits either.
+    /// Ends the oldest wait because no thread can continue. Returns false if no thread is waiting either.
     fn let_go(&mut self) -> bool {
         let waiting = (0..self.threads.len())
             .filter(|place| matches!(self.threads[*place].state, State::Blocked(_)))
@@ -167,7 +168,7 @@ impl<'r> Replay<'r> {
         true
     }
 
-    /// A thread can go on from `now` on.
+    /// Makes a thread ready from `now` on.
     fn ready(&mut self, place: usize, now: u64) {
         let thread = &mut self.threads[place];
         let waited_ps = now.saturating_sub(thread.blocked_since);
@@ -193,7 +194,7 @@ impl<'r> Replay<'r> {
         self.ready(place, now);
     }
 
-    /// The CPU's thread stops, for `on`.
+    /// Blocks the CPU's thread on `on`.
     fn block(&mut self, cpu: usize, place: usize, on: On) {
         let now = self.cpus[cpu].now;
         let thread = &mut self.threads[place];
@@ -202,12 +203,12 @@ impl<'r> Replay<'r> {
         self.cpus[cpu].switch(false, self.costs.switch_ps);
     }
 
-    /// Until when no other CPU has to be asked.
+    /// Returns the time up to which no other CPU has to run.
     fn limit(&self) -> u64 {
         self.queue.peek().map_or(u64::MAX, |Reverse((now, _))| *now)
     }
 
-    /// Goes on with a CPU until it is not first any more.
+    /// Runs a CPU until it is no longer the first in the queue.
     fn turn(&mut self, cpu: usize) -> Result<(), RecordingError> {
         let mut limit = self.limit();
         while let Some(place) = self.cpus[cpu].ready.front().copied() {
@@ -220,7 +221,7 @@ impl<'r> Replay<'r> {
                 Some(pending) => Some(pending),
                 None => self.advance(cpu, place)?,
             };
-            // Else what is recorded of it is over.
+            // At the end of its events, the thread exits.
             let pending = pending.unwrap_or(Pending::Exit);
             let its = &mut self.cpus[cpu];
             if let Some(due) = its.stores.due() {
@@ -250,7 +251,7 @@ impl<'r> Replay<'r> {
         Ok(())
     }
 
-    /// The line that a CPU's stores waited for is there: they leave, and the next asks for its own.
+    /// The line that a CPU's stores waited for has arrived: they leave, and the next store requests its line.
     #[cold]
     fn stores_leave(&mut self, cpu: usize, now: u64) {
         let Some(first) = self.cpus[cpu].stores.leave() else { return };
@@ -266,7 +267,8 @@ impl<'r> Replay<'r> {
         }
     }
 
-    /// Whether what a thread does next has to wait until its CPU's stores have left; if so, its time is then.
+    /// Whether a thread's next operation has to wait until its CPU's stores have left. If so, the CPU's time advances
+    /// to that point.
     fn waits_for_stores(&mut self, cpu: usize, place: usize, pending: &Pending) -> bool {
         if matches!(pending, Pending::Take(_) | Pending::GiveBack(_)) {
             return false;
@@ -297,7 +299,7 @@ impl<'r> Replay<'r> {
         waits
     }
 
-    /// Reads events up to the next that others see; none at the end.
+    /// Reads events up to the next one that is visible to others. Returns none at the end.
     fn advance(&mut self, cpu: usize, place: usize) -> Result<Option<Pending>, RecordingError> {
         let mut now = self.cpus[cpu].now;
         let cycles = |count: u64| count * self.costs.cycle_ps / 4;
@@ -311,8 +313,8 @@ impl<'r> Replay<'r> {
             break Some(match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
-                    // If instructions were not counted, an access costs what it costs by itself. The machine's `compute` is what
-                    // code does between accesses of shared words, and most of those here are of private ones.
+                    // Without a count of instructions, an access costs only its own time. The machine's `compute` is
+                    // the time between accesses of shared words, but most accesses here are private.
                     if self.counts_instructions {
                         now += cycles(u64::from(access.before));
                     }
@@ -364,7 +366,7 @@ impl<'r> Replay<'r> {
                     Pending::GiveBack(ticket)
                 }
                 Event::Waited { object, since, ticket } => {
-                    // If not, it gave up, or a thread woke it that was not seen.
+                    // Otherwise the wait timed out, or the wake was not recorded.
                     let Some(wake) = self.plan.wake_between(object, since, ticket) else {
                         continue;
                     };
@@ -424,7 +426,7 @@ impl<'r> Replay<'r> {
             Pending::Wake(ticket) => {
                 self.woken.insert(ticket);
                 for place in self.waiting.remove(&ticket).unwrap_or_default() {
-                    // It may have been let go.
+                    // The wait may have been ended early.
                     if self.threads[place].state == State::Blocked(On::Wake(ticket)) {
                         self.wake(cpu, place);
                     }
@@ -458,14 +460,14 @@ impl<'r> Replay<'r> {
             }
             Pending::GiveBack(ticket) => self.give_back(ticket),
             Pending::Gap(window) => {
-                // Threads of one window begin it at one time.
+                // All threads of a window begin it at the same time.
                 let begin = *self.windows.entry(window).or_insert(now);
                 self.cpus[cpu].now = now.max(begin);
             }
         }
     }
 
-    /// A woken thread tries the lock, which takes its line from the thread that has it.
+    /// A woken thread tries to acquire the lock, and thereby takes its line from the thread that has it.
     fn ask_for_line_of(&mut self, cpu: usize, place: usize, lock: u64) {
         let thread = &mut self.threads[place];
         let address = self.moves.map_or(lock, |moves| moves.of(lock, thread.ticket));
@@ -478,7 +480,7 @@ impl<'r> Replay<'r> {
         self.threads[place].waited_ps += outcome.end_ps - now;
     }
 
-    /// The memory whose life ends at a ticket is given back.
+    /// Frees the memory whose lifetime ends at a ticket.
     fn give_back(&mut self, ticket: u64) {
         for piece in self.reuse.given_back_at(ticket) {
             self.slots.give_back(&self.reuse, piece);
@@ -489,7 +491,7 @@ impl<'r> Replay<'r> {
         self.places.get(&u32::try_from(thread).ok()?).copied()
     }
 
-    /// The rest of an access to several lines comes next.
+    /// Continues an access to several lines with its next line.
     fn goes_on(&mut self, place: usize, access: Access, address: u64, left: u64) {
         if left > 0 {
             self.threads[place].pending = Some(Pending::Range { access, address, left });
@@ -516,7 +518,8 @@ impl<'r> Replay<'r> {
         }
     }
 
-    /// The number that a line has for a thread: another one if the memory had several threads, and it is not the first's.
+    /// Returns the number of a line for a thread. It differs from the recorded number if the memory passed between
+    /// threads and this piece is in another slot.
     #[inline]
     fn in_slot(&mut self, place: usize, line: u32, recorded: u64, address: u64) -> u32 {
         if self.reuse.is_empty() {
@@ -623,7 +626,7 @@ impl<'r> Replay<'r> {
     }
 }
 
-/// What an access costs whose line is here.
+/// Returns the cost of an access to a line that is present.
 const fn hit_ps(costs: &StepCosts, kind: AccessKind) -> u64 {
     match kind {
         AccessKind::Modify => costs.atomic_ps,

@@ -11,22 +11,22 @@ pub(crate) fn ns(ps: u64) -> f64 {
     ps as f64 / PS_PER_NS
 }
 
-/// What a replay found out.
+/// The outcome of a replay.
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
     pub(crate) virtual_ps: u64,
-    /// What all threads together ran: until each ended, without its waits for other threads.
+    /// Running time of all threads: until each ended, without its waits for other threads.
     pub(crate) running_ps: u64,
-    /// What all threads together waited for lines.
+    /// Time that all threads waited for lines.
     pub(crate) lost_ps: u64,
     pub(crate) threads: Vec<ThreadView>,
     /// By the lock's address.
     pub(crate) locks: Vec<(u64, LockWaits)>,
     pub(crate) edges_broken: u64,
     pub(crate) lines_left_out: u64,
-    /// Pieces of memory that several threads had.
+    /// Pieces of memory that passed between threads.
     pub(crate) pieces_reused: usize,
-    /// Those of them that have another place than in the recording.
+    /// The number of these pieces in another slot than the first.
     pub(crate) pieces_moved: u64,
 }
 
@@ -39,10 +39,10 @@ pub struct ThreadView {
     pub cpu: u32,
     /// How often it accessed memory.
     pub accesses: u64,
-    /// What it waited for lines, in nanoseconds.
+    /// Time that it waited for lines, in nanoseconds.
     pub lost_ns: f64,
-    /// What it waited for other threads, in nanoseconds.
+    /// Time that it waited for other threads, in nanoseconds.
     pub waited_ns: f64,
-    /// When it ended, in nanoseconds.
+    /// Time of its end, in nanoseconds.
     pub ended_ns: f64,
 }

@@ -1,4 +1,4 @@
-//! The lines that several threads touch, in the order in which a replay meets them.
+//! The shared lines, in the order of their first access in a replay.
 
 use coreshard_sim::{CacheOutcome, Caches};
 
@@ -6,19 +6,19 @@ use crate::replay::lines::{Line, Waited};
 use crate::replay::pages::{Lately, LineKind, PageMap, Pages};
 use crate::replay::stores::Store;
 
-/// Shared lines of one replay: each takes about half a kilobyte, and what its accesses do.
+/// Shared lines of one replay. Each takes about half a kilobyte, plus its distinct accesses.
 const MOST_LINES: usize = 2 << 20;
-/// Different accesses of all lines together: each takes some 150 bytes.
+/// Distinct accesses of all lines together. Each takes about 150 bytes.
 const MOST_ROWS: usize = 8 << 20;
 
 pub(super) struct SharedLines {
     lines: Vec<Line>,
     line_bytes: u64,
-    /// How many numbers of lines were given out.
+    /// Number of lines that have a number.
     numbers: u32,
     rows_left: usize,
     left_out: u64,
-    /// By page: where it lies for the simulated caches.
+    /// For each page, its address in the simulated caches.
     dense: PageMap<u64>,
 }
 
@@ -44,7 +44,7 @@ impl SharedLines {
         pages.kind(address, &mut self.numbers, lately)
     }
 
-    /// The number of a further copy of a line.
+    /// Returns the number of a new copy of a line.
     pub(super) fn add_copy(&mut self, address: u64, slot: u32) -> u32 {
         let number = self.numbers;
         self.numbers += 1;
@@ -52,7 +52,7 @@ impl SharedLines {
         number
     }
 
-    /// Where a line is for the simulated caches; at its first access it gets a record.
+    /// Returns the address of a line in the simulated caches. The line gets a record at its first access.
     #[inline]
     pub(super) fn meet(&mut self, line: u32, address: u64) -> u64 {
         let within = address & 0xfff;
@@ -67,7 +67,7 @@ impl SharedLines {
         let next = self.dense.len() as u64;
         let page = (*self.dense.entry(address >> 12 ^ slot << 52).or_insert(next) << 12)
             % Caches::MOST_BYTES;
-        // Lines get their numbers in the order in which they are met, but others may be met before they are noted.
+        // Lines are numbered in the order of their first access, but a later line may be recorded first.
         while self.lines.len() <= line && line < MOST_LINES {
             self.lines.push(Line::new(self.line_bytes as usize));
         }
@@ -78,8 +78,8 @@ impl SharedLines {
         page
     }
 
-    /// Notes an access; `hit_ps` is what it costs if the line is here. Returns whether the thread takes the line back that it
-    /// had before.
+    /// Records an access. `hit_ps` is its cost if the line is present. Returns whether the thread had the line before
+    /// and lost it.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -92,21 +92,21 @@ impl SharedLines {
             self.left_out += 1;
             return false;
         };
-        // A store is on its way while the CPU goes on; what the line took is its cost.
+        // The CPU continues after a store. The time until the line arrives is the store's cost.
         let beyond = |end: u64| end.saturating_sub(now).saturating_sub(hit_ps);
         let waited = Waited { cost_ps: beyond(outcome.done_ps), lost_ps: beyond(outcome.end_ps) };
         let bytes = bytes_of(it, self.line_bytes);
         its.note(it.by, bytes, &it.access, outcome, waited, &mut self.rows_left)
     }
 
-    /// Notes that a thread stood still until the line was there that a store waits for.
+    /// Records that a thread waited for the line of a store.
     pub(super) fn note_stall(&mut self, it: &Store, lost_ps: u64) {
         let Some(its) = self.lines.get_mut(it.line as usize) else { return };
         let bytes = bytes_of(it, self.line_bytes);
         its.note_stall(it.by, bytes, &it.access, lost_ps, &mut self.rows_left);
     }
 
-    /// All lines, and how many accesses were of none of them.
+    /// Returns all lines, and the number of accesses to lines beyond the maximum.
     pub(super) fn finish(self) -> (Vec<Line>, u64) {
         (self.lines, self.left_out)
     }

@@ -9,18 +9,18 @@ use crate::replay::pages::Lately;
 use crate::replay::pieces::PieceNumber;
 use crate::replay::stores::Stores;
 
-/// Locks of one thread at once.
+/// Locks that one thread holds at the same time.
 const MOST_LOCKS_HELD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Runs, or would if it had the CPU.
+    /// Running, or ready to run.
     Ready,
     Blocked(On),
     Done,
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum On {
     Lock(u64),
@@ -29,17 +29,17 @@ pub(super) enum On {
     Create,
 }
 
-/// How a thread comes to a lock.
+/// The state of an attempt to acquire a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     First,
-    /// It was woken, and asks for the lock's line.
+    /// The thread was woken, and requests the lock's line.
     Woken,
-    /// It was woken, and has the line.
+    /// The thread was woken, and has the line.
     Again,
 }
 
-/// What a thread does next that others see.
+/// A thread's next operation that is visible to others.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pending {
     Access {
@@ -63,7 +63,7 @@ pub(super) enum Pending {
     Join(u64),
     Exit,
     Gap(u64),
-    /// The ticket at which memory is taken, and that at which it is given back.
+    /// Reaches the ticket at which memory is allocated, or with `GiveBack` the one at which it is freed.
     Take(u64),
     GiveBack(u64),
 }
@@ -74,15 +74,15 @@ pub(super) struct Thread<'r> {
     pub(super) cpu: usize,
     pub(super) state: State,
     pub(super) lately: Lately,
-    /// What was read, and waits for its turn.
+    /// The operation that was read and waits for its turn.
     pub(super) pending: Option<Pending>,
-    /// Locks that it has, each as often as it has taken it.
+    /// Locks that it holds, once for each acquisition.
     locks: Vec<u64>,
-    /// Of the last event that had one.
+    /// The ticket of the last event that had one.
     pub(super) ticket: u64,
-    /// The piece of memory among those that several had that it accessed last.
+    /// The last piece that it accessed of memory that passed between threads.
     pub(super) piece: PieceNumber,
-    /// Of what was several things, what it accessed last.
+    /// The last piece that it accessed of memory that belonged to several objects.
     pub(super) owner: Owner,
     pub(super) accesses: u64,
     pub(super) lost_ps: u64,
@@ -112,12 +112,12 @@ impl<'r> Thread<'r> {
         }
     }
 
-    /// How long it ran, without its waits for other threads.
+    /// Returns its running time, without its waits for other threads.
     pub(super) const fn running_ps(&self) -> u64 {
         self.ended_ps.saturating_sub(self.waited_ps)
     }
 
-    /// What it spent.
+    /// Returns its statistics.
     pub(super) fn view(&self, cpus: &[Cpu]) -> ThreadView {
         ThreadView {
             thread: self.number,
@@ -141,7 +141,7 @@ impl<'r> Thread<'r> {
         }
     }
 
-    /// Whether it has a lock that lies on the line that begins at `start`.
+    /// Whether it holds a lock on the line that begins at `start`.
     pub(super) fn has_lock_on(&self, start: u64, line_bytes: u64) -> bool {
         self.locks.iter().any(|lock| lock & !(line_bytes - 1) == start)
     }
@@ -151,21 +151,21 @@ impl<'r> Thread<'r> {
 pub(super) struct Cpu {
     pub(super) id: u32,
     pub(super) now: u64,
-    /// The first is the one that runs.
+    /// The ready threads. The first one is running.
     pub(super) ready: VecDeque<usize>,
-    /// When that began.
+    /// The time at which it began to run.
     pub(super) since: u64,
     pub(super) is_queued: bool,
     pub(super) stores: Stores,
 }
 
 impl Cpu {
-    /// When it does something that others see.
+    /// Returns the time of its next operation that is visible to others.
     pub(super) fn next_ps(&self) -> u64 {
         self.stores.due().map_or(self.now, |due| due.min(self.now))
     }
 
-    /// The first of its threads goes to the end of the queue, or leaves it, and the next one begins.
+    /// Moves the running thread to the end of the queue or removes it, and starts the next one.
     pub(super) fn switch(&mut self, stays: bool, switch_ps: u64) {
         let first = self.ready.pop_front();
         if stays {

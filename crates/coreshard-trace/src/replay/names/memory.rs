@@ -1,8 +1,9 @@
 //! Guesses the type of an allocation from the code that made it and the code that uses it.
 //!
-//! If a function allocates N bytes and has a variable that points to a type of N bytes, or of a part of N, the memory has that
-//! type. The nearest such function on the call stack counts. In Rust and C++ the type is also the parameter of a generic
-//! function, such as `Box<T>::new`. If no caller tells, the parameters of the functions that access the memory do.
+//! If a function allocates N bytes and has a variable that points to a type of N bytes, or of a divisor of N, the
+//! memory has that type. The nearest such function on the call stack counts. In Rust and C++, the type may also be the
+//! parameter of a generic function, such as `Box<T>::new`. If no caller has such a variable, the parameters of the
+//! functions that access the memory are used.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,13 +13,13 @@ use crate::replay::pieces::Piece;
 use crate::replay::plan::Allocation;
 use crate::types::{Shape, SourcePlace, TypeId, TypeTable};
 
-/// Calls of a stack that are looked through.
+/// Calls of a stack that are examined.
 const MOST_CALLS: usize = 8;
-/// What memory is rounded up to that is to begin a line.
+/// Memory that is to begin a line is rounded up to a multiple of this size.
 const LINE_BYTES: u64 = 64;
 
 impl Names<'_> {
-    /// The piece of memory that an address was part of as an access saw it.
+    /// Returns the allocation that contained an address at the time of an access.
     pub(super) fn heap_at(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Option<Thing> {
         let its = self.allocation_at(address, seen)?;
         let key = its.kind();
@@ -75,8 +76,8 @@ impl Names<'_> {
         })
     }
 
-    /// Where memory was taken: which of the calls that led there is the first of the program's own that does not take memory
-    /// for others. Whether a compiler made one function of such a one and its caller changes nothing.
+    /// Returns the allocation site: the first call of the program's own code that does not allocate memory on behalf of
+    /// its callers. It does not depend on whether the compiler inlined such a function.
     fn taken_at(&mut self, number: u32) -> (usize, SourcePlace) {
         if let Some(known) = self.taken.get(&number) {
             return known.clone();
@@ -104,7 +105,7 @@ impl Names<'_> {
         let (site, _) = self.taken_at(its.calls);
         let calls = self.plan.calls[its.calls as usize].clone();
         let callers: Vec<_> = calls.into_iter().take(MOST_CALLS).collect();
-        // A library's function that allocates elements knows their type.
+        // A library's function that allocates elements has their type as a parameter.
         if let Some(found) = callers.iter().take(site + 1).find_map(|at| self.element_at(*at, its))
         {
             return Some(found);
@@ -114,7 +115,8 @@ impl Names<'_> {
         for fit in [Fit::Whole, Fit::RoundedUp] {
             for (depth, place) in places.iter().enumerate() {
                 let found = self.pointed_to_at(*place, its, fit);
-                // Only the allocating function knows the type of an array: to others, a buffer's length is a multiple of many.
+                // Only the allocating function knows the type of an array. For other functions, too many types divide a
+                // buffer's size.
                 let is_known =
                     |found: &Guess| depth <= site || found.element_bytes == its.wanted_bytes();
                 if found.as_ref().is_some_and(is_known) {
@@ -128,7 +130,7 @@ impl Names<'_> {
         None
     }
 
-    /// What a global of the program points to that has this size, where that is one type alone.
+    /// Returns the type of this size that a global of the program points to, if there is only one.
     fn pointed_to_by_global(&mut self, its: &Allocation, fit: Fit) -> Option<Guess> {
         let mut modules = self.plan.modules.iter();
         let number = modules.position(|module| is_program(Path::new(&module.path)))?;
@@ -148,15 +150,16 @@ impl Names<'_> {
         found.map(|(of, element_bytes)| Guess { module: number, of, element_bytes })
     }
 
-    /// The file of code at an address, with where the address is in it; none for the C library, whose code that starts threads
-    /// does not know what they allocate.
+    /// Returns the module at an address and the address in it. Returns none for the C library, whose code that starts
+    /// threads does not know the types of their allocations.
     fn own_module_at(&mut self, instruction: u64) -> Option<(usize, u64)> {
         let address = instruction.wrapping_sub(1);
         let (number, module) = self.module_at(address)?;
         (!module.is_c_library()).then(|| (number, address.wrapping_sub(module.base)))
     }
 
-    /// The type of the elements that the library's function at an address allocates, the innermost of those that were inlined.
+    /// Returns the type of the elements that the library function at an address allocates, with the innermost inlined
+    /// function first.
     fn element_at(&mut self, instruction: u64, its: &Allocation) -> Option<Guess> {
         let (module, within) = self.own_module_at(instruction)?;
         let loaded = self.loaded(module);
@@ -166,7 +169,7 @@ impl Names<'_> {
         allocating.sort_by_key(|its| std::cmp::Reverse(its.allocates));
         allocating.into_iter().find_map(|named| {
             loaded.of_name(&named.name)?.iter().find_map(|of| {
-                // Single bytes fit anything, and are named as bytes.
+                // Single bytes fit any allocation, so they are not a type.
                 let element_bytes = types.size_bytes(*of).filter(|size| *size > 1)?;
                 let fits = its.wanted_bytes().is_multiple_of(element_bytes);
                 fits.then_some(Guess { module, of: *of, element_bytes })
@@ -174,7 +177,7 @@ impl Names<'_> {
         })
     }
 
-    /// What the function at an address points to that has this size; the largest such type.
+    /// Returns the largest type of this size that a variable of the function at an address points to.
     fn pointed_to_at(&mut self, instruction: u64, its: &Allocation, fit: Fit) -> Option<Guess> {
         let (number, within) = self.own_module_at(instruction)?;
         let loaded = self.loaded(number);
@@ -182,7 +185,7 @@ impl Names<'_> {
         let variables = loaded.binary.as_ref()?.variables_at(types, within)?;
         let by_name = variables.iter().filter_map(|named| {
             let mut found = loaded.of_name(&named.name)?.iter();
-            // A variable that is none, and points to none, says nothing of an array.
+            // A variable that neither is nor points to the object is no evidence for an array.
             let fits = |size: &u64| named.is_pointer || *size == its.wanted_bytes();
             found.find_map(|id| Some((*id, taken_as(types, *id, its, fit).filter(fits)?)))
         });
@@ -194,16 +197,17 @@ impl Names<'_> {
     }
 }
 
-/// How a type fits an allocation.
+/// The relation between the size of a type and of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// Once or several times.
+    /// The allocation is one object or an array.
     Whole,
-    /// Once, and the allocation was rounded up to whole lines by hand.
+    /// The allocation is one object, and the program rounded its size up to whole lines.
     RoundedUp,
 }
 
-/// The bytes of one element if a record's type fits an allocation; a record with a flexible tail takes all of it.
+/// Returns the size of one element if a record's type fits an allocation. A record with a flexible array takes the
+/// whole allocation.
 fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation, fit: Fit) -> Option<u64> {
     let Allocation { bytes, element_bytes, .. } = *its;
     let Shape::Record(record) = &types.get(types.stripped(of)).shape else { return None };
@@ -214,13 +218,13 @@ fn taken_as(types: &TypeTable, of: TypeId, its: &Allocation, fit: Fit) -> Option
     if has_tail && element_bytes <= 1 && bytes > size {
         return Some(bytes);
     }
-    // Memory that is to begin a line is allocated in whole lines, and holds one object, no array.
+    // Memory that is to begin a line is allocated in whole lines and contains one object, not an array.
     let is_rounded = size >= 8 && size.next_multiple_of(LINE_BYTES) == bytes;
     let begins_line = its.piece.start.is_multiple_of(LINE_BYTES);
     if is_rounded && (element_bytes == bytes || (fit == Fit::RoundedUp && begins_line)) {
         return Some(bytes);
     }
-    // Small ones fit anything.
+    // Small types fit any allocation.
     let wanted = its.wanted_bytes();
     (size == wanted || (size >= 8 && wanted.is_multiple_of(size))).then_some(size)
 }

@@ -6,10 +6,10 @@ use gimli::{AttributeValue, DebuggingInformationEntry, Reader as _};
 use super::sections::{Dwarf, Slice, Unit};
 use crate::types::table::{Keyword, Language};
 
-/// Bytes of a name that are kept; names of C++ templates and Rust generics have no end.
+/// Longest name that is kept, in bytes. Names of C++ templates and Rust generics are unbounded.
 const MOST_NAME_BYTES: usize = 1_024;
 
-/// An entry, with the unit that it is in.
+/// An entry and its unit.
 pub(super) struct Entry<'a> {
     pub(super) dwarf: &'a Dwarf,
     pub(super) unit: &'a Unit,
@@ -40,7 +40,7 @@ impl Entry<'_> {
         (!text.is_empty()).then(|| text.chars().map(plain).collect())
     }
 
-    /// The language of a unit, by its first entry.
+    /// Returns the language of a unit, given its first entry.
     pub(super) fn language(&self) -> Language {
         match self.value(gimli::DW_AT_language) {
             Some(AttributeValue::Language(
@@ -63,7 +63,7 @@ impl Entry<'_> {
         )
     }
 
-    /// Whether a member is not public; a member of a class is hidden unless it says otherwise.
+    /// Whether a member is not public. Members of a class are private by default.
     pub(super) fn is_hidden(&self, keyword: Keyword) -> bool {
         match self.value(gimli::DW_AT_accessibility) {
             Some(AttributeValue::Accessibility(its)) => its != gimli::DW_ACCESS_public,
@@ -71,8 +71,8 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether a function makes its class no plain old data: a constructor, a destructor or an assignment that the source
-    /// has.
+    /// Whether a function prevents its class from being plain old data: a user-provided constructor, destructor or
+    /// assignment.
     pub(super) fn is_special(&self, class: &str) -> bool {
         self.name().is_some_and(|name| {
             name == constructor_of(class) || name.starts_with('~') || name == "operator="
@@ -80,7 +80,7 @@ impl Entry<'_> {
             && self.number(gimli::DW_AT_defaulted) != Some(1)
     }
 
-    /// Where a member begins, in bits. None for a place that only a running program has.
+    /// Returns the offset of a member in bits, or none if it is known only at run time.
     pub(super) fn offset_bits(&self) -> Option<u64> {
         let bytes = match self.value(gimli::DW_AT_data_member_location) {
             Some(location) => self.location_bytes(&location)?,
@@ -89,7 +89,7 @@ impl Entry<'_> {
         self.number(gimli::DW_AT_data_bit_offset).or_else(|| bytes.checked_mul(8))
     }
 
-    /// Older compilers write a small program for the place of a member.
+    /// Older compilers describe the offset of a member by a small program.
     fn location_bytes(&self, location: &AttributeValue<Slice>) -> Option<u64> {
         if let Some(bytes) = number(location) {
             return Some(bytes);
@@ -101,7 +101,7 @@ impl Entry<'_> {
         }
     }
 
-    /// The address of a variable that has the same one for as long as the program runs.
+    /// Returns the address of a variable if it is static.
     pub(super) fn fixed_address(&self) -> Option<u64> {
         let location = self.value(gimli::DW_AT_location)?.exprloc_value()?;
         let mut operations = location.operations(self.unit.encoding());
@@ -120,7 +120,7 @@ fn number(value: &AttributeValue<Slice>) -> Option<u64> {
     value.udata_value().or_else(|| value.sdata_value().map(|it| it as u64))
 }
 
-/// The name of a class without namespaces and template arguments.
+/// Returns the name of a class without namespaces and template arguments.
 fn constructor_of(class: &str) -> &str {
     let mut depth = 0;
     let mut end = class.len();

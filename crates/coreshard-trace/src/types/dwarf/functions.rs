@@ -1,5 +1,5 @@
-//! The functions of a program by their addresses, read once: units' ranges when the first function is asked for, and a unit's
-//! functions when the first of them is.
+//! The functions of a program by address. The ranges of units are read on the first use, and the functions of a unit on
+//! the first use of that unit.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,24 +10,24 @@ use gimli::{DebuggingInformationEntry, UnitHeader, UnitOffset};
 use super::sections::{Dwarf, Slice, Unit};
 use super::split::SplitFiles;
 
-/// Ranges of all units, and of one unit's functions.
+/// Ranges of all units, or of one unit's functions.
 const MOST_RANGES: usize = 8 << 20;
 
-/// Where the functions of a program are.
+/// Maps addresses to functions.
 pub(in crate::types) struct Functions {
     headers: Vec<UnitHeader<Slice>>,
-    /// In order: begin and end of a range, and the number of its unit.
+    /// Sorted ranges: start, end, and the number of the unit.
     ranges: Vec<(u64, u64, u32)>,
-    /// By the unit's number.
+    /// By the number of the unit.
     read: RefCell<HashMap<u32, Option<Rc<UnitFunctions>>>>,
 }
 
 /// The functions of one unit.
 pub(super) struct UnitFunctions {
-    /// Of a split unit, the sections that it is in.
+    /// For a split unit, the sections that contain it.
     split: Option<Dwarf>,
     pub(super) unit: Unit,
-    /// In order: begin and end of a range, and the function's entry.
+    /// Sorted ranges: start, end, and the function's entry.
     ranges: Vec<(u64, u64, UnitOffset)>,
 }
 
@@ -47,7 +47,7 @@ impl Functions {
         Self { headers, ranges, read: RefCell::default() }
     }
 
-    /// The unit of an address, with its functions.
+    /// Returns the unit at an address, with its functions.
     pub(super) fn unit_at(
         &self,
         dwarf: &Dwarf,
@@ -87,18 +87,18 @@ impl UnitFunctions {
         Some(Self { split, unit, ranges })
     }
 
-    /// The sections that the unit is in.
+    /// Returns the sections that contain the unit.
     pub(super) fn dwarf<'its>(&'its self, program: &'its Dwarf) -> &'its Dwarf {
         self.split.as_ref().unwrap_or(program)
     }
 
-    /// The entry of the function at an address.
+    /// Returns the entry of the function at an address.
     pub(super) fn function_at(&self, address: u64) -> Option<UnitOffset> {
         holding(&self.ranges, address).next().copied()
     }
 }
 
-/// The ranges among the nearest before an address that hold it.
+/// Returns the nearby ranges that contain an address.
 fn holding<T>(ranges: &[(u64, u64, T)], address: u64) -> impl Iterator<Item = &T> {
     const MOST_LOOKED_AT: usize = 64;
     let after = ranges.partition_point(|(begin, ..)| *begin <= address);

@@ -1,16 +1,16 @@
 //! DWARF, the debug information of programs: types and globals, source lines of instructions, variables of functions.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `sections.rs` | sections of ELF files, as gimli takes them |
+//! | `sections.rs` | sections of ELF files in the form that gimli expects |
 //! | `split.rs` | the files that a program with split debug information refers to |
 //! | `entry.rs` | the attributes of one entry |
 //! | `functions.rs` | the functions of a program by their addresses |
-//! | `references.rs` | which entries stand for which types, and who refers to them |
-//! | `virtual_bases.rs` | where C++ puts the virtual bases of a class |
-//! | `walk.rs` | all types and globals, in one walk over all entries |
+//! | `references.rs` | references from types to the entries of other types |
+//! | `virtual_bases.rs` | the offsets of virtual bases in C++ classes |
+//! | `walk.rs` | all types and globals, in one pass over all entries |
 //! | `source.rs` | source lines of instructions |
-//! | `variables.rs` | what variables of a function point to |
+//! | `variables.rs` | the records that a function's variables point to |
 
 mod entry;
 mod functions;

@@ -1,7 +1,7 @@
-//! Which entries stand for which types, and which types refer to them.
+//! References from types to the entries of other types.
 //!
-//! An entry may refer to one that comes later. So each entry gets a key made of its offset; references are keys during the
-//! walk, and become ids after it.
+//! An entry may refer to a later entry. Each entry therefore has a key, made of its offset. References are keys during
+//! the walk, and are resolved to numbers of types after it.
 
 use std::collections::HashMap;
 
@@ -11,21 +11,21 @@ use super::sections::Slice;
 use super::virtual_bases::Classes;
 use crate::types::table::{Shape, TypeId, TypeTable};
 
-/// In keys: the entry is in `.debug_types`, or in the file that several debug files share.
+/// Bit of a key: the entry is in `.debug_types`, or in the file that several debug files share.
 pub(super) const IN_TYPES: u64 = 1 << 62;
 pub(super) const IN_SUPPLEMENT: u64 = 1 << 63;
-/// In keys: the number of the split unit that the entry is in, from 1 on; 0 in the program's own file.
+/// Position in a key of the split unit's number. Numbers begin with 1; 0 stands for the program's own file.
 const SPLIT_SHIFT: u32 = 40;
 const IN_SPLIT: u64 = IN_TYPES - (1 << SPLIT_SHIFT);
-/// Split units that keys can tell apart.
+/// Split units that keys can distinguish.
 pub(super) const MOST_SPLIT: u64 = IN_SPLIT >> SPLIT_SHIFT;
 
-/// The part of a key that all entries of a split unit share.
+/// Returns the part of a key that all entries of a split unit share.
 pub(super) const fn split_place(number: u64) -> u64 {
     number << SPLIT_SHIFT
 }
 
-/// What refers to a type.
+/// The holder of a reference to a type.
 pub(super) enum Wants {
     Of(TypeId),
     Class(TypeId),
@@ -34,10 +34,10 @@ pub(super) enum Wants {
     Global(u32),
 }
 
-/// What an attribute refers to.
+/// The target of a reference.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
-    /// An entry, by its key.
+    /// An entry, by key.
     Entry(u64),
     /// The type of a type unit, by its signature.
     Signature(u64),
@@ -67,7 +67,7 @@ pub(super) struct References {
 }
 
 impl References {
-    /// The entry with this key stands for this type.
+    /// Records that the entry with this key defines this type.
     pub(super) fn define(&mut self, key: u64, id: TypeId) {
         self.ids.insert(key, id);
     }
@@ -80,7 +80,7 @@ impl References {
         self.wants.extend(target.map(|target| (wants, target)));
     }
 
-    /// The type that an array refers to is that of `inner`, its latest dimension, from now on.
+    /// Moves the reference of an array to its element type on to `inner`, its latest dimension.
     pub(super) fn pass_on(&mut self, outer: TypeId, inner: TypeId) {
         let mut latest = self.wants.iter_mut().rev().take(16);
         let is_its = |(wants, _): &&mut (Wants, _)| matches!(wants, Wants::Of(id) if *id == outer);
@@ -89,7 +89,7 @@ impl References {
         }
     }
 
-    /// Puts ids in place of all references whose targets were found.
+    /// Resolves all references whose targets were found.
     pub(super) fn resolve(self, table: &mut TypeTable, classes: &mut Classes) {
         for (wants, target) in self.wants {
             let id = match target {

@@ -17,11 +17,11 @@ pub(in crate::types) type Dwarf = gimli::Dwarf<Slice>;
 pub(super) type Unit = gimli::Unit<Slice>;
 pub(super) type Package = gimli::DwarfPackage<Slice>;
 
-/// Of a program with all its debug information; Chromium's has 5 GB, and most of it is no types.
+/// A program with all its debug information. Chromium has 5 GB, most of it outside of the sections with types.
 const MOST_BYTES: u64 = 8 << 30;
-/// Of one section, once it is unpacked.
+/// One section after decompression.
 const MOST_SECTION_BYTES: u64 = 8 << 30;
-/// A compressed section unpacks to so many times its size at most, or it is no debug information.
+/// Largest compression ratio. A section that exceeds it is not debug information.
 const MOST_RATIO: u64 = 1_100;
 
 /// An ELF file as `object` reads it.
@@ -32,10 +32,11 @@ pub(in crate::types) fn read_file(path: &Path) -> Result<Arc<[u8]>, TypesError> 
     input::bytes(path, MOST_BYTES).map(Arc::from).map_err(|error| TypesError::input(&error))
 }
 
-/// The bytes of a section. An object file may have several of a name, one for each type; these are one after another.
+/// Returns the bytes of a section. An object file may have several sections of a name, one for each type; they are
+/// concatenated.
 pub(in crate::types) fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> {
     let mut all = elf.sections().filter(|section| section.name().is_ok_and(|its| its == name));
-    // Old compilers put a `z` before the names of compressed ones.
+    // Old compilers put a `z` before the names of compressed sections.
     let first = all.next().or_else(|| elf.section_by_name(name))?;
     let mut bytes = relocated(elf, &first)?;
     for section in all {
@@ -48,7 +49,8 @@ pub(in crate::types) fn section(elf: &Elf<'_>, name: &str) -> Option<Arc<[u8]>> 
     Some(Arc::from(bytes.as_ref()))
 }
 
-/// The bytes of a section as a linker would have them. Without this, all names in an object file would be the first one.
+/// Returns the bytes of a section after relocation. Without relocation, all names in an object file would be the first
+/// name.
 fn relocated<'data>(elf: &Elf<'data>, section: &Section<'data, '_>) -> Option<Cow<'data, [u8]>> {
     let mut bytes = unpacked(section)?;
     if elf.kind() != ObjectKind::Relocatable {
@@ -87,10 +89,10 @@ fn endian(elf: &Elf<'_>) -> gimli::RunTimeEndian {
     if elf.is_little_endian() { gimli::RunTimeEndian::Little } else { gimli::RunTimeEndian::Big }
 }
 
-/// The debug information of a file, if it has some.
+/// Loads the debug information of a file, if it has any.
 pub(in crate::types) fn debug_sections(elf: &Elf<'_>) -> Option<Dwarf> {
     elf.section_by_name(".debug_info").filter(|found| found.size() > 0)?;
-    // A debug file names sections that it does not have.
+    // A debug file lists sections whose contents it does not have.
     Some(load(elf, |id| Some(id.name())))
 }
 
@@ -118,7 +120,7 @@ fn load(elf: &Elf<'_>, name: impl Fn(gimli::SectionId) -> Option<&'static str>) 
     }
 }
 
-/// The bytes of a section; a section that the file does not have is empty.
+/// Returns the bytes of a section, which are empty if the file does not have the section.
 fn slice(elf: &Elf<'_>, name: Option<&'static str>) -> Slice {
     let bytes = name.and_then(|name| section(elf, name));
     Slice::new(bytes.unwrap_or_else(|| Arc::from(&[][..])), endian(elf))

@@ -8,19 +8,19 @@ use coreshard_topology::input;
 use super::sections::{Dwarf, Slice};
 use super::split::{Reference, SplitFiles};
 
-/// Where an instruction is in the source.
+/// The position of an instruction in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct SourcePlace {
-    /// The function, or the file of code where that is not known.
+    /// The function; if unknown, the executable or library.
     pub function: String,
-    /// The source's file; empty if that is not known.
+    /// The source file; empty if unknown.
     pub file: String,
-    /// The line in it; 0 if that is not known.
+    /// The line; 0 if unknown.
     pub line: u32,
 }
 
 impl SourcePlace {
-    /// Whether it is known, and in no standard library.
+    /// Whether it is known and not in a standard library.
     pub(crate) fn is_own(&self) -> bool {
         const LIBRARIES: [&str; 4] = ["/rustc/", "/rustlib/", "/include/c++/", "/sysdeps/"];
         self.line > 0
@@ -28,7 +28,7 @@ impl SourcePlace {
             && !LIBRARIES.iter().any(|library| self.file.contains(library))
     }
 
-    /// Whether it allocates memory for its callers, which use it for anything.
+    /// Whether the function allocates memory on behalf of its callers.
     pub(crate) fn is_allocator(&self) -> bool {
         let arguments = self.function.find(['<', '(']).unwrap_or(self.function.len());
         let name = self.function[..arguments].rsplit("::").next().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(in crate::types) fn context(dwarf: &Arc<Dwarf>) -> Option<Context> {
     Context::from_arc_dwarf(Arc::clone(dwarf)).ok()
 }
 
-/// The functions at an address, the innermost of those that were inlined first.
+/// Returns the functions at an address, the innermost inlined function first.
 pub(in crate::types) fn frames(
     context: &Context,
     split: &SplitFiles,

@@ -1,7 +1,8 @@
-//! Split debug information: files with the types that a program's own debug information only refers to.
+//! Split debug information: files with types that the program's own debug information only refers to.
 //!
-//! A unit of the program, its skeleton, names a `.dwo` file and has an id. The file has the unit with the same id.
-//! A `.dwp` file beside the program holds the contents of many `.dwo` files.
+//! The program has a skeleton of each unit, which has an id and the name of a `.dwo` file. This file has the unit with
+//! the same id.
+//! A `.dwp` file beside the program combines many `.dwo` files.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,27 +15,27 @@ use gimli::{AttributeValue, Reader as _};
 
 use super::sections::{Dwarf, Package, Slice, Unit, read_dwo, read_dwp};
 
-/// Where the units of one program with split debug information are looked for.
+/// The places to search for the split units of one program.
 #[derive(Default)]
 pub(in crate::types) struct SplitFiles {
-    /// Files that may be the program's `.dwp` file.
+    /// Candidates for the program's `.dwp` file.
     packages: Vec<PathBuf>,
-    /// Folders with `.dwo` files, besides those that the units name.
+    /// Folders with `.dwo` files, in addition to the folders in skeletons.
     folders: Vec<PathBuf>,
     package: OnceLock<Result<Package, Option<String>>>,
 }
 
-/// What a skeleton says about the file with its unit.
+/// A skeleton's reference to the file with its unit.
 #[derive(Clone, Debug)]
 pub(super) struct Reference {
     pub(super) id: gimli::DwoId,
     name: PathBuf,
-    /// The folder in which the compiler ran.
+    /// The working directory of the compiler.
     compiled_in: Option<PathBuf>,
 }
 
 impl Reference {
-    /// Returns the reference of a skeleton, or none for a unit that is whole.
+    /// Returns the reference of a skeleton, or none if the unit is not split.
     pub(super) fn of(dwarf: &Dwarf, unit: &Unit) -> Option<Self> {
         let id = unit.dwo_id?;
         let root = unit.entry(unit.header.root_offset()).ok()?;
@@ -53,14 +54,14 @@ impl Reference {
         Some(Self { id, name: path_of(name)?, compiled_in: folder.and_then(path_of) })
     }
 
-    /// The file as the compiler named it.
+    /// Returns the path as the compiler wrote it.
     pub(super) fn file(&self) -> PathBuf {
         self.compiled_in.as_deref().unwrap_or(Path::new("")).join(&self.name)
     }
 }
 
 impl SplitFiles {
-    /// Looks beside these files: the program, and the file with its debug information if that is another.
+    /// Searches beside these files: the program, and the file with its debug information.
     pub(in crate::types) fn beside(files: &[&Path]) -> Self {
         let mut its = Self::default();
         let mut all: Vec<PathBuf> = files.iter().map(|file| (*file).to_owned()).collect();
@@ -78,12 +79,12 @@ impl SplitFiles {
         its
     }
 
-    /// The program's `.dwp` file, if it has one.
+    /// Returns the program's `.dwp` file, if it has one.
     pub(super) fn package(&self) -> Option<&Package> {
         self.read_package().ok()
     }
 
-    /// Returns the `.dwp` file, or why it cannot be read if it is there.
+    /// Returns the `.dwp` file. The error is none if there is no such file.
     fn read_package(&self) -> Result<&Package, Option<&str>> {
         let read = || {
             let mut problem = None;
@@ -99,7 +100,7 @@ impl SplitFiles {
         self.package.get_or_init(read).as_ref().map_err(Option::as_deref)
     }
 
-    /// Returns the sections that hold the unit, or a text with the file that is missing and the places where it may be.
+    /// Returns the sections that contain the unit. The error names the missing file and the places that were searched.
     pub(super) fn sections_of(
         &self,
         program: &Dwarf,
@@ -130,7 +131,7 @@ impl SplitFiles {
         Err(problem.unwrap_or_else(|| self.not_found(reference)))
     }
 
-    /// A skeleton's unit, with the sections that it is in; none if the unit is whole, or its file is missing.
+    /// Returns a skeleton's unit with its sections, or none if the unit is not split or its file is missing.
     pub(super) fn unit_behind(&self, program: &Dwarf, skeleton: &Unit) -> Option<(Dwarf, Unit)> {
         let reference = Reference::of(program, skeleton)?;
         let dwarf = self.sections_of(program, &reference).ok()?;
@@ -139,9 +140,9 @@ impl SplitFiles {
         Some((dwarf, unit))
     }
 
-    /// Where a unit's `.dwo` file may be, the likeliest place first.
+    /// Returns candidates for a unit's `.dwo` file, the most likely one first.
     fn places(&self, reference: &Reference) -> Vec<PathBuf> {
-        // Without a folder to look in, as for a program in memory, no file is read.
+        // A program in memory has no folder, so no file is read.
         if self.folders.is_empty() {
             return Vec::new();
         }
@@ -166,7 +167,7 @@ impl SplitFiles {
     }
 }
 
-/// The unit with an id, out of the sections that hold it.
+/// Returns the unit with an id from sections that may contain it.
 fn unit_of(dwarf: &Dwarf, id: gimli::DwoId) -> Option<Unit> {
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {

@@ -10,29 +10,29 @@ use crate::types::table::TypeTable;
 
 /// Variables of one function.
 const MOST_VARIABLES: usize = 2_000;
-/// Pointers and other names that are followed from a variable to its record.
+/// Pointers and typedefs that are followed from a variable to its record.
 const MOST_STEPS: usize = 6;
-/// Types that hold a pointer to what their first parameter names.
+/// Types that own a pointer to their first type parameter.
 const POINTERS: [&str; 9] =
     ["Box", "Arc", "Rc", "NonNull", "Unique", "unique_ptr", "shared_ptr", "Vec", "vector"];
-/// Types of C++'s library that allocate what their first parameter names, and the function that does.
+/// C++ library types that allocate their first type parameter.
 const ALLOCATORS: [&str; 3] = ["allocator", "new_allocator", "__new_allocator"];
 const ALLOCATE: &str = "allocate";
-/// The type parameter of Rust's library that names an element.
+/// The name of the element's type parameter in Rust's library.
 const ELEMENT: &str = "T";
 
-/// The record that a variable's type names.
+/// The record that a variable's type refers to.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Variable {
-    /// Of the record.
+    /// The name of the record.
     pub(crate) name: String,
-    /// The variable points to it, or holds what does.
+    /// Whether the variable points to the record, or has a smart pointer to it.
     pub(crate) is_pointer: bool,
-    /// The function allocates elements of this type: how deeply it was inlined, from 1 on; 0 for other variables.
+    /// For a function that allocates elements of this type, its depth of inlining, from 1 on; otherwise 0.
     pub(crate) allocates: u32,
 }
 
-/// Records that variables, parameters and generic parameters of the functions at an address have, or point to.
+/// Returns records that variables, parameters and generic parameters of the functions at an address have or point to.
 pub(in crate::types) fn variables_at(
     functions: &Functions,
     dwarf: &Dwarf,
@@ -46,7 +46,7 @@ pub(in crate::types) fn variables_at(
     VariableWalk { dwarf, unit: &its.unit, types, address, found: Vec::new() }.of(function)
 }
 
-/// The walk over the entries of one function.
+/// A walk over the entries of one function.
 struct VariableWalk<'a> {
     dwarf: &'a Dwarf,
     unit: &'a Unit,
@@ -59,7 +59,7 @@ impl VariableWalk<'_> {
     fn of(mut self, function: UnitOffset) -> Option<Vec<Variable>> {
         let mut entries = self.unit.entries_raw(Some(function)).ok()?;
         let mut die = DebuggingInformationEntry::null();
-        // The functions that hold the address, the innermost last: the depth of each, and whether it is an allocator's.
+        // The functions around the address, innermost last: the depth of each, and whether it belongs to an allocator.
         let mut around: Vec<(isize, bool)> = Vec::new();
         let mut top = None;
         while !entries.is_empty() && self.found.len() < MOST_VARIABLES {
@@ -102,7 +102,7 @@ impl VariableWalk<'_> {
         };
         let Some(of) = of else { return };
         let is_parameter = die.tag() == gimli::DW_TAG_template_type_parameter;
-        // Only what stands in the function itself, and in no block of it that is another's.
+        // Ignore entries in nested blocks that belong to other functions.
         let is_direct = around.last().is_some_and(|(depth, _)| die.depth() == depth + 1);
         let is_allocate = is_direct && around.last().is_some_and(|(_, is_allocate)| *is_allocate);
         if is_allocate && let Some(element) = allocated_by(&entry, &of) {
@@ -116,7 +116,7 @@ impl VariableWalk<'_> {
         }
     }
 
-    /// The type parameters of an inlined function stand at the entry that it was made from.
+    /// An inlined function's type parameters are at its abstract origin.
     fn parameters_of_origin(&mut self, inlined: &Entry<'_>, level: u32) {
         let Some(AttributeValue::UnitRef(origin)) = inlined.value(gimli::DW_AT_abstract_origin)
         else {
@@ -146,7 +146,7 @@ fn holds_address(mut ranges: gimli::RangeIter<Slice>, address: u64) -> bool {
     false
 }
 
-/// A function's name, which may stand at the entry that it was made from, and at the member that this one defines.
+/// Returns a function's name, which may be at its abstract origin or at the declaration that it completes.
 fn name_of(entry: &Entry<'_>) -> Option<String> {
     if let Some(name) = entry.name() {
         return Some(name);
@@ -167,7 +167,7 @@ fn name_of(entry: &Entry<'_>) -> Option<String> {
     })
 }
 
-/// The name of the element that a function's own object allocates, if that is one of C++'s allocators.
+/// Returns the name of the element that a C++ allocator's member function allocates, given the type of its object.
 fn allocated_by(entry: &Entry<'_>, of: &AttributeValue<Slice>) -> Option<String> {
     let AttributeValue::UnitRef(mut offset) = *of else { return None };
     for _ in 0..MOST_STEPS {
@@ -195,7 +195,7 @@ fn allocated_by(entry: &Entry<'_>, of: &AttributeValue<Slice>) -> Option<String>
     None
 }
 
-/// The name of a type itself: of a number as well as of a record.
+/// Returns the name of a type, which may be a number or a record.
 fn type_name(entry: &Entry<'_>, of: &AttributeValue<Slice>) -> Option<String> {
     let AttributeValue::UnitRef(mut offset) = *of else { return None };
     for _ in 0..MOST_STEPS {
@@ -212,7 +212,7 @@ fn type_name(entry: &Entry<'_>, of: &AttributeValue<Slice>) -> Option<String> {
 
 fn type_of_variable(entry: &Entry<'_>) -> Option<AttributeValue<Slice>> {
     entry.value(gimli::DW_AT_type).or_else(|| {
-        // The entry in an inlined function refers to the one that has the type.
+        // An entry in an inlined function refers to its abstract origin, which has the type.
         let AttributeValue::UnitRef(origin) = entry.value(gimli::DW_AT_abstract_origin)? else {
             return None;
         };
@@ -220,7 +220,7 @@ fn type_of_variable(entry: &Entry<'_>) -> Option<AttributeValue<Slice>> {
     })
 }
 
-/// The record that a type in the unit of `entry` is, or points to.
+/// Returns the record that a type in the unit of `entry` is or points to.
 fn record_of(
     entry: &Entry<'_>,
     of: &AttributeValue<Slice>,
@@ -259,7 +259,7 @@ fn record_of(
     }
 }
 
-/// A record by its name; one that holds a pointer stands for what that points to.
+/// Returns a record by name. A smart pointer is replaced by its target.
 fn named(name: String) -> Option<Variable> {
     let pointer = name
         .split_once('<')
@@ -274,7 +274,7 @@ const fn variable(name: String, is_pointer: bool) -> Variable {
     Variable { name, is_pointer, allocates: 0 }
 }
 
-/// The first of a list of type parameters, each of which may have its own.
+/// Returns the first element of a list of type parameters, which may have parameters themselves.
 fn first_parameter(list: &str) -> &str {
     let mut depth = 0;
     let end = list.find(|letter| match letter {

@@ -1,13 +1,14 @@
-//! Where C++ puts the virtual bases of a class.
+//! Computes the offsets of virtual bases in C++ classes.
 //!
-//! DWARF has no offset for a virtual base, only how to look it up in an object. The offset follows from the rules of the
-//! Itanium C++ ABI, section 2.4, which all compilers on Linux go by:
+//! DWARF does not have the offset of a virtual base, only an expression that finds it in an object. The offset follows
+//! from section 2.4 of the Itanium C++ ABI, which all compilers on Linux implement:
 //!
-//! 1. A class begins with its non-virtual part: its own fields and its non-virtual bases. DWARF has their offsets.
-//! 2. Its virtual bases follow in the order of a walk through all bases. Each is placed once.
-//! 3. A base class takes its non-virtual part alone, without the padding at the end. If it is plain old data, it keeps its padding.
-//! 4. A virtual base that is only an address of a table of functions may share this address with the class: it is the
-//!    class's primary base then, and lies where the class begins.
+//! 1. A class begins with its non-virtual part: its own fields and non-virtual bases. DWARF has their offsets.
+//! 2. Its virtual bases follow in the order of a depth-first walk through all bases. Each is placed once.
+//! 3. A base class occupies only its non-virtual part, without the padding at its end. Plain old data keeps its
+//!    padding.
+//! 4. A virtual base that consists only of a table pointer may share this pointer with the class. It is then the
+//!    class's primary base, and has offset 0.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -15,17 +16,17 @@ use std::rc::Rc;
 use crate::types::error::TypesError;
 use crate::types::table::{MOST_STEPS, Member, Record, Shape, Type, TypeId, TypeTable, WORD_BYTES};
 
-/// Classes that are looked at to place the bases of one.
+/// Classes that are visited to place the bases of one.
 const MOST_VISITS: usize = 20_000;
 /// A base of a class.
 #[derive(Clone, Copy, Debug)]
 enum Base {
-    /// A member of the record, by its number.
+    /// A member of the record, by index.
     Member(usize),
     Virtual(Option<TypeId>),
 }
 
-/// The classes with bases, in the order of the source.
+/// The classes with bases, in source order.
 #[derive(Default)]
 pub(super) struct Classes {
     bases: HashMap<TypeId, Vec<Base>>,
@@ -35,21 +36,21 @@ pub(super) struct Classes {
     visits: usize,
 }
 
-/// A class as a base of others.
+/// The base subobject of a class.
 #[derive(Debug)]
 struct Class {
     bases: Vec<(TypeId, Kind)>,
-    /// Of the non-virtual part.
+    /// Size of the non-virtual part.
     size_bytes: u64,
     align_bytes: u64,
-    /// The alignment that the source asks for, of the class or of a base. DWARF does not tell of which.
+    /// The alignment that the source specifies for the class or for a base. DWARF does not distinguish the two.
     asked_bytes: u64,
-    /// The class without its virtual bases; itself if it has none.
+    /// The class without its virtual bases; the class itself if it has none.
     part: TypeId,
     has_virtual_bases: bool,
     has_table: bool,
     is_empty: bool,
-    /// It is the address of a table of functions and nothing else.
+    /// Whether it consists only of a table pointer.
     is_nearly_empty: bool,
     primary: Option<TypeId>,
 }
@@ -61,11 +62,11 @@ enum Kind {
     Virtual,
 }
 
-/// What a class has besides its virtual bases.
+/// Properties of a class without its virtual bases.
 struct NonVirtualPart {
     has_virtual_bases: bool,
     has_table: bool,
-    /// It has a table, and no base of its own that brings one.
+    /// Whether it has a table pointer that none of its non-virtual bases provides.
     may_share_table: bool,
     is_empty: bool,
     is_nearly_empty: bool,
@@ -73,7 +74,7 @@ struct NonVirtualPart {
 }
 
 impl NonVirtualPart {
-    /// The bytes of the table's address, if a virtual base has it in place of a field.
+    /// Returns the size of the table pointer, which is not a field if a virtual base provides it.
     const fn table_bytes(&self) -> u64 {
         if self.has_table { WORD_BYTES } else { 0 }
     }
@@ -89,7 +90,7 @@ fn end_of(types: &TypeTable, field: &Member) -> u64 {
     }
 }
 
-/// A way to place the virtual bases of a class.
+/// A placement of the virtual bases of a class.
 struct Way {
     placed: Vec<(TypeId, u64)>,
     end_bytes: u64,
@@ -107,7 +108,7 @@ impl Classes {
         self.bases.entry(class).or_default().push(Base::Member(member));
     }
 
-    /// Returns the number of the base, for [`Classes::resolve`].
+    /// Returns the base's number, for [`Classes::resolve`].
     pub(super) fn push_virtual_base(&mut self, class: TypeId) -> usize {
         let bases = self.bases.entry(class).or_default();
         bases.push(Base::Virtual(None));
@@ -124,11 +125,11 @@ impl Classes {
         self.not_plain.insert(class);
     }
 
-    /// Adds the virtual bases to the members of all classes.
+    /// Adds virtual bases to the members of all classes.
     pub(super) fn place_all(mut self, types: &mut TypeTable) -> Result<(), TypesError> {
         let mut all: Vec<_> = self.bases.keys().copied().collect();
         all.sort_unstable();
-        // With their parts first, since a part is the record without virtual bases.
+        // Compute all classes first: a base subobject is a copy of the record without virtual bases.
         let mut found = Vec::new();
         for id in all {
             self.visits = 0;
@@ -138,10 +139,10 @@ impl Classes {
         for (id, class) in found {
             self.visits = 0;
             let size_bytes = types.get(id).size_bytes.unwrap_or(0);
-            // The size tells whether an alignment is the class's own, or that of a base alone.
+            // The size of the class shows whether an alignment belongs to the class or only to a base.
             let mut ways: Vec<_> =
                 [false, true].into_iter().filter_map(|own| self.placed(&class, own)).collect();
-            // What does not fit follows rules that are not known here.
+            // A placement that does not fit follows unknown rules.
             ways.retain(|way| way.end_bytes <= size_bytes);
             let exact = ways.iter().position(|way| way.size_bytes() == Some(size_bytes));
             let Some(way) = ways.get(exact.unwrap_or(0)) else { continue };
@@ -169,7 +170,7 @@ impl Classes {
         }
     }
 
-    /// A class as a base, with all of its bases; none if one of them is not known.
+    /// Computes a class and all of its bases. Returns none if one of them is unknown.
     fn class(
         &mut self,
         types: &mut TypeTable,
@@ -182,7 +183,7 @@ impl Classes {
         if steps == 0 {
             return Ok(None);
         }
-        // So that a class that is its own base, which no compiler writes, ends here.
+        // Ends the recursion if a class is its own base, which no compiler writes.
         self.known.insert(id, None);
         let mut bases = Vec::new();
         for base in self.bases.get(&id).cloned().unwrap_or_default() {
@@ -242,7 +243,7 @@ impl Classes {
         }))
     }
 
-    /// What a class has besides its virtual bases; none for a type that is no record.
+    /// Computes the non-virtual part of a class. Returns none if the type is not a record.
     fn non_virtual_part(
         &self,
         types: &TypeTable,
@@ -296,7 +297,8 @@ impl Classes {
         .collect()
     }
 
-    /// Whether a class is plain old data: it has no constructor, no base and no table, and neither has the class of a field.
+    /// Whether a class is plain old data: it has no constructor, no base and no table, and its fields are plain old
+    /// data.
     fn is_plain_data(&mut self, types: &TypeTable, id: TypeId, steps: usize) -> bool {
         self.visits += 1;
         if self.visits > MOST_VISITS || steps == 0 {
@@ -318,7 +320,7 @@ impl Classes {
         }
     }
 
-    /// The class as a base of others: without its virtual bases, and with such parts of its own bases.
+    /// Returns the type of a class as a base: without its virtual bases, and with non-virtual bases of the same form.
     fn part(
         &self,
         types: &mut TypeTable,
@@ -345,22 +347,22 @@ impl Classes {
         }
         let Type { name, shape, .. } = types.get(id).clone();
         let Shape::Record(record) = shape else { return Ok(id) };
-        // gcc has the alignment that the source asks for of a base in the derived class as well.
+        // gcc repeats the specified alignment of a base in the derived class.
         let of_base = |(base, _): &(TypeId, Kind)| match &types.get(*base).shape {
             Shape::Record(record) => record.alignment_bytes,
             _ => None,
         };
         let inherited = bases.iter().filter_map(of_base).max();
         let alignment_bytes = record.alignment_bytes.filter(|its| Some(*its) > inherited);
-        // Its table is no field of it if a virtual base has it.
+        // The table pointer is not a field if a virtual base provides it, so its alignment is added here.
         let alignment_bytes = alignment_bytes.max(Some(WORD_BYTES));
         let shape = Shape::Record(Record { is_base_part: true, alignment_bytes, ..record });
         let language = types.language(id);
         types.push(Type { name, size_bytes: Some(size_bytes), shape }, language)
     }
 
-    /// All virtual bases of a class with these bases, in the order of a walk through them, and those that share their table's
-    /// address with another base. None if there are too many.
+    /// Returns all virtual bases in the order of a depth-first walk, and the bases whose table pointer another base
+    /// shares. Returns none if there are too many.
     fn virtual_bases(
         &mut self,
         bases: &[(TypeId, Kind)],
@@ -376,7 +378,7 @@ impl Classes {
         Some((found, shared))
     }
 
-    /// Calls `visit` for all bases, each before its own; none if there are too many.
+    /// Calls `visit` for all bases, each before its own bases. Returns none if there are too many.
     fn walk(
         &mut self,
         bases: &[(TypeId, Kind)],
@@ -395,14 +397,15 @@ impl Classes {
         Some(())
     }
 
-    /// The virtual base that a class shares its table's address with: the first that shares it with no other, or the first.
+    /// Returns the primary base of a class: the first virtual base that is not the primary base of another class, or
+    /// else the first.
     fn primary(&mut self, bases: &[(TypeId, Kind)]) -> Option<TypeId> {
         let (mut all, shared) = self.virtual_bases(bases)?;
         all.retain(|base| self.get(*base).is_some_and(|class| class.is_nearly_empty));
         all.iter().find(|base| !shared.contains(base)).or(all.first()).copied()
     }
 
-    /// The virtual bases of a class with their offsets; if `own`, alignments that may be a base's are the class's own.
+    /// Computes the offsets of a class's virtual bases. With `own`, an ambiguous alignment belongs to the class itself.
     fn placed(&mut self, class: &Class, own: bool) -> Option<Way> {
         let align =
             |its: &Class| if own { its.align_bytes.max(its.asked_bytes) } else { its.align_bytes };
@@ -428,7 +431,7 @@ impl Classes {
         Some(Way { placed: placed?, end_bytes, align_bytes })
     }
 
-    /// Places the virtual bases that lie where the class at `offset`, or one of its non-virtual bases, begins.
+    /// Places the primary bases of the class at `offset` and of its non-virtual bases.
     fn share(
         &mut self,
         class: &Class,

@@ -1,4 +1,4 @@
-//! Reads types and globals out of DWARF, in one walk over all entries.
+//! Reads types and globals from DWARF in one pass over all entries.
 
 use std::collections::HashMap;
 
@@ -16,20 +16,20 @@ use crate::types::table::{
     Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable,
 };
 
-/// Entries that may lie within one another.
+/// Nesting depth of entries.
 const MOST_DEPTH: usize = 512;
-/// Bytes of the names around an entry.
+/// Total length of the names around an entry, in bytes.
 const MOST_SCOPE_BYTES: usize = 4_096;
 
-/// What stands open on the way to an entry.
+/// The context of an entry.
 #[derive(Default)]
 struct Open {
-    /// The type that children belong to.
+    /// The type that owns the children.
     owner: Option<TypeId>,
-    /// Names of namespaces and types around, with a `::` at the end.
+    /// Names of the enclosing namespaces and types, with a `::` at the end.
     scope: String,
     variant: Variant,
-    /// Children are dimensions of the owner.
+    /// Whether children are dimensions of the owner.
     is_array: bool,
 }
 
@@ -42,7 +42,7 @@ impl Open {
     }
 }
 
-/// Whether children of an entry are variants, or in one.
+/// Whether children of an entry are variants, or are inside of one.
 #[derive(Default, PartialEq)]
 enum Variant {
     #[default]
@@ -51,7 +51,7 @@ enum Variant {
     One,
 }
 
-/// A bit field whose place is counted from the high end of the word that holds it, as DWARF 3 does.
+/// A bit field whose offset is counted from the high end of its word, as in DWARF 3.
 struct FromHigh {
     record: TypeId,
     member: usize,
@@ -59,10 +59,10 @@ struct FromHigh {
     storage_bytes: Option<u64>,
 }
 
-/// A unit that is walked.
+/// A unit in a walk.
 #[derive(Clone, Copy)]
 struct WalkedUnit {
-    /// The key of its first byte.
+    /// The key of the unit's first byte.
     start: u64,
     language: Language,
 }
@@ -76,7 +76,7 @@ impl WalkedUnit {
         Target::of(self.start, &entry.value(name)?)
     }
 
-    /// A name with those around it, in languages that have such.
+    /// Prepends the enclosing names if the language has namespaces.
     fn scoped(self, around: &Open, name: Option<String>) -> Option<String> {
         match self.language {
             Language::C => name,
@@ -89,17 +89,17 @@ impl WalkedUnit {
 struct Walk {
     table: TypeTable,
     references: References,
-    /// What a declaration said that a definition refers to: name and type.
+    /// Name and type of declarations that definitions refer to.
     declared: HashMap<u64, (String, Option<Target>)>,
     from_high: Vec<FromHigh>,
-    /// Of each array with several dimensions so far: the one that holds the elements.
+    /// For each array with several dimensions, the innermost array read so far.
     innermost: HashMap<TypeId, TypeId>,
     classes: Classes,
-    /// Split units so far.
+    /// Number of split units read so far.
     split_units: u64,
 }
 
-/// Reads all types and globals; `supplement` and `split` are files that this one refers to.
+/// Reads all types and globals. `supplement` and `split` are files that this file refers to.
 pub(in crate::types) fn read(
     dwarf: &Dwarf,
     supplement: Option<&Dwarf>,
@@ -125,7 +125,7 @@ fn type_unit(header: &gimli::UnitHeader<super::sections::Slice>) -> Option<(u64,
 }
 
 impl Walk {
-    /// Walks the units that `select` returns true for; it may change them before.
+    /// Walks the units that `select` accepts. It may modify them first.
     fn walk_units(
         &mut self,
         dwarf: &Dwarf,
@@ -154,7 +154,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Walks the units that others stand for, and the types that they refer to.
+    /// Walks the split units of all skeletons, and the types that they refer to.
     fn walk_split_units(&mut self, program: &Dwarf, files: &SplitFiles) -> Result<(), TypesError> {
         let mut is_any = false;
         let mut units = program.units();
@@ -178,7 +178,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Walks a split unit's sections. A file may also hold the units of other skeletons, which are walked with these.
+    /// Walks a split unit's sections. If the file also has the units of other skeletons, they are walked as well.
     fn walk_split(
         &mut self,
         dwarf: &Dwarf,
@@ -239,7 +239,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Adds what an entry stands for; `within` is what its children need to know.
+    /// Adds the type or global of an entry. `within` is the context of its children.
     fn visit(
         &mut self,
         place: WalkedUnit,
@@ -306,7 +306,7 @@ impl Walk {
             }
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_unspecified_type => {
                 let name = entry.name();
-                // C++'s null pointer is the one such type with a form in memory.
+                // C++'s null pointer is the only unspecified type with a representation in memory.
                 let shape = match name.as_deref() {
                     Some("decltype(nullptr)") => Shape::Pointer { to: None },
                     _ => Shape::Other,
@@ -335,7 +335,7 @@ impl Walk {
         name: Option<String>,
         shape: Shape,
     ) -> Result<TypeId, TypesError> {
-        // An alias is as long as what it stands for.
+        // An alias has the size of its target.
         let size_bytes = match shape {
             Shape::Alias { .. } => None,
             _ => entry.number(gimli::DW_AT_byte_size),
@@ -368,7 +368,7 @@ impl Walk {
     ) -> Result<(), TypesError> {
         let name = entry.name();
         let tag = entry.die.tag();
-        // With a signature, it stands for the type in a type unit.
+        // A signature refers to the type in a type unit.
         let stands_for = place.target(entry, gimli::DW_AT_signature);
         let is_enum = tag == gimli::DW_TAG_enumeration_type;
         if place.language != Language::C && (stands_for.is_some() || !is_enum) {
@@ -400,7 +400,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Adds a dimension to an array; a further one is an array in the place of its element.
+    /// Adds a dimension to an array. The element of an array with several dimensions is an array.
     fn dimension(
         &mut self,
         place: WalkedUnit,
@@ -410,7 +410,7 @@ impl Walk {
         let Some(owner) = owner else { return Ok(()) };
         let count = entry.number(gimli::DW_AT_count).or_else(|| {
             let upper = entry.number(gimli::DW_AT_upper_bound)?;
-            // −1 is how some say that there are none.
+            // Some compilers write −1 for an unknown length.
             (upper < u64::MAX >> 8).then(|| upper + 1)
         });
         let Some(outer) = self.innermost.get(&owner).copied() else {
@@ -432,7 +432,7 @@ impl Walk {
     }
 
     fn member(&mut self, place: WalkedUnit, entry: &Entry<'_>, around: &Open) {
-        // A static member is a variable elsewhere.
+        // A static member is a variable, which has its own entry.
         if entry.is_set(gimli::DW_AT_declaration) || entry.is_set(gimli::DW_AT_external) {
             return;
         }
