@@ -1,20 +1,19 @@
-//! Users' code that a thread of the library owes a call, and must not wait for: a handler of trouble, another
-//! executor's waker, the destructor of an item that is not to run, the last handle of a queue, whose drop waits.
+//! Calls to user code that the calling thread must not wait for: diagnostic handlers, wakers of other executors, destructors
+//! of items that will not run, and the last handle of a queue, whose drop waits.
 //!
-//! It is not called by who owes it (the timekeeper, the monitor), for whom all others wait: such code may
-//! block, for ever too. It is called by threads of its own, one of which is enough until one does not come
-//! back: who owes looks every few milliseconds while something waits here, and where nothing was begun since
-//! the last look, one thread more takes over, up to a limit. So code that blocks costs a thread, and delays
-//! others by two looks at most.
+//! The timekeeper and the monitor owe such calls, but other threads depend on both, and user code may block, even forever.
+//! So separate threads make the calls. One thread is enough until a call blocks: while callbacks wait, their owner looks
+//! every few milliseconds. If no callback was begun since its last look, it starts one more thread, up to a limit. So a
+//! callback that blocks costs a thread, and delays the others by two looks at most.
 //!
 //! Rules:
 //!
-//! 1. The list and the counts are under the lock; nothing is called or dropped under it.
-//! 2. A thread that finds nothing sleeps on the event, counted as idle, and ends after [`IDLE_TIME`]; it
-//!    looks at the list once more under the lock before it ends. Who adds something notifies the event after.
-//! 3. Where a thread cannot be started, the list is left as it is, and the next look tries again. Where there is none at all,
-//!    whoever looks calls the wakers itself: they seldom block, and whom they wake would wait for ever.
-//!    What else is left at the end of it all, since no thread could be had, is called by whoever ends it.
+//! 1. The list and the counts are under the lock. No callback is called or dropped while it is held.
+//! 2. A thread that finds no callback sleeps on the event, counted as idle, and exits after [`IDLE_TIME`]. Before that, it
+//!    checks the list once more under the lock. A thread that adds a callback notifies the event afterwards.
+//! 3. If a thread cannot be started, the list stays as it is, and the next look tries again. If no thread exists at all, the
+//!    owner calls the wakers itself: they seldom block, and the tasks that they wake would otherwise wait forever. The other
+//!    callbacks that no thread could call are called by [`Callbacks::finish`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,11 +32,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(2);
 /// How long a thread waits for something to call before it ends.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// Users' code to be run.
+/// User code to be called.
 pub(crate) enum Callback {
     /// Another executor's code.
     Wake(Waker),
-    /// What something leaves behind; a panic comes back.
+    /// Any other code; returns its panic.
     Call(Box<dyn FnOnce() -> Result<(), Thrown> + Send>),
 }
 
@@ -58,21 +57,21 @@ impl Callback {
     }
 }
 
-/// What is to be called, and the threads that do.
+/// Callbacks that wait to be called, and the threads that call them.
 pub(crate) struct Callbacks<P: Platform> {
     state: Lock<P, CallbackList>,
-    /// Something was added, or all is over.
+    /// A callback was added, or the threads are to exit.
     changed: Event<P>,
     threads: Threads,
-    /// In which process, as [`Platform::process_generation`] counts them.
+    /// The process that made it, as [`Platform::process_generation`] counts them.
     process_generation: u32,
 }
 
-/// The threads that call.
+/// The threads that call the callbacks.
 #[derive(Clone, Copy)]
 pub(crate) struct Threads {
     pub(crate) name: &'static str,
-    /// As many may be stuck in users' code; the others wait for one to come back.
+    /// The most threads that may exist. If user code blocks them all, the remaining callbacks wait.
     pub(crate) most: usize,
 }
 
@@ -82,7 +81,7 @@ struct CallbackList {
     idle: usize,
     /// Callbacks that were begun.
     begun: u64,
-    /// While something waits: since when a look has seen none begun, and how many were begun then.
+    /// While callbacks wait: the time since which looks have seen no progress, and how many callbacks were begun by then.
     stuck: Option<(Time, u64)>,
     stopping: bool,
 }
@@ -113,12 +112,12 @@ impl<P: Platform> Callbacks<P> {
         }
     }
 
-    /// Has something called soon, elsewhere.
+    /// Queues a callback. Another thread calls it.
     pub(crate) fn add(self: &Arc<Self>, callback: Callback) {
         drop(self.offer(callback, usize::MAX));
     }
 
-    /// As [`Self::add`], unless `most` wait already: then it comes back.
+    /// As [`Self::add`], but returns the callback if `most` wait already.
     pub(crate) fn offer(self: &Arc<Self>, callback: Callback, most: usize) -> Result<(), Callback> {
         let mut state = self.state.lock();
         if state.waiting.len() >= most {
@@ -136,8 +135,8 @@ impl<P: Platform> Callbacks<P> {
         Ok(())
     }
 
-    /// Sees to it that something gets on. True if something waits: then the caller looks again, after
-    /// [`PATIENCE`] or a little more.
+    /// Starts a thread if the callbacks make no progress. Returns true if callbacks wait: then the caller must look again
+    /// after [`PATIENCE`].
     pub(crate) fn look(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
@@ -163,7 +162,7 @@ impl<P: Platform> Callbacks<P> {
         true
     }
 
-    /// No thread is there, and none can be had: calls the wakers that wait.
+    /// Calls the waiting wakers. No thread exists, and none can be started.
     #[cold]
     fn call_wakers(&self) {
         let next = || {
@@ -178,19 +177,19 @@ impl<P: Platform> Callbacks<P> {
         }
     }
 
-    /// The threads end when nothing is left to call.
+    /// Lets the threads exit when no callback is left.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify();
     }
 
-    /// After [`Self::stop`] or [`Self::finish`]: threads wait for more again.
+    /// Reverts [`Self::stop`] or [`Self::finish`]: threads wait for callbacks again.
     pub(crate) fn resume(&self) {
         self.state.lock().stopping = false;
     }
 
-    /// As [`Self::stop`], by the last who looks: what waits since no thread could be had is called here.
-    /// Nobody else would, and what it holds would never be freed.
+    /// As [`Self::stop`], for an owner that does not look again. If no thread could be started, calls the callbacks here:
+    /// otherwise they would never be called, and their captures would leak.
     pub(crate) fn finish(&self) {
         let left = || {
             let mut state = self.state.lock();
@@ -202,7 +201,7 @@ impl<P: Platform> Callbacks<P> {
         self.stop();
     }
 
-    /// Starts a thread that was counted. False if it cannot be had.
+    /// Starts a thread that was counted. Returns false if it cannot be started.
     fn start_thread(self: &Arc<Self>) -> bool {
         let callbacks = Arc::clone(self);
         let spec = ThreadSpec { name: self.threads.name.to_owned(), ..ThreadSpec::default() };
@@ -220,7 +219,7 @@ impl<P: Platform> Callbacks<P> {
         }
     }
 
-    /// The next to be called; `None` for the thread's end, which is counted.
+    /// Returns the next callback, or `None` if the thread must exit. It is no longer counted then.
     fn next(&self) -> Option<Callback> {
         loop {
             let mut state = self.state.lock();
@@ -251,13 +250,13 @@ impl<P: Platform> Callbacks<P> {
 
 impl<P: Platform> Drop for Callbacks<P> {
     fn drop(&mut self) {
-        // Nobody else is here; in a forked process somebody may have been who is no more. What is called
-        // adds nothing to the list: it would hold on to this.
+        // No other thread has access, but in a forked process, a thread of the parent may have held the lock. The callbacks
+        // called here add none: that would take a reference to this object.
         let left = self.state.try_lock().map(|mut state| std::mem::take(&mut state.waiting));
         if P::process_generation() == self.process_generation {
             left.into_iter().flatten().for_each(Callback::call_and_report);
         } else {
-            // The other process's to be called.
+            // The parent process calls them.
             std::mem::forget(left);
         }
     }

@@ -1,20 +1,20 @@
 //! Work queues whose worker pools follow the cache, generic over the platform below.
 //!
-//! The way of an item: [`Workqueue::queue`] → the current CPU → its pod in the queue's scope → the
+//! The path of an item: [`Workqueue::queue`] → the current CPU → its pod in the queue's scope → the
 //! pool link of the queue and that pod's pool → the pool's intake → maybe a kick → a worker of the pod
-//! → run → accounted to the pool link. There is no look-up by hash on that way, no allocation but a
-//! large closure's, and no lock that a CPU outside the pod takes.
+//! → run → counted as finished at the pool link. That path has no hash look-up, allocates only for a
+//! large closure, and takes no lock that is shared with CPUs outside the pod.
 //!
-//! Who may touch what:
+//! Access rules:
 //!
 //! 1. Any thread may call the public functions; submitting touches the pod's intake and the
 //!    pool link's `queued` word, and nothing else that is written by others.
 //! 2. A pool's idle workers, its taker and its counters are under the pool's lock. With the
 //!    lock-free intake producers never take that lock.
-//! 3. What a worker has claimed is in its range, open to thieves of the same pool.
+//! 3. The items that a worker has claimed are in its range, open to thieves of the same pool.
 //! 4. A pool link lives until every item that was accepted through it is done.
 //!
-//! `README.md` in `intake`, `pool`, `queue`, `task`, `timers` and `work`, and `pool/README.md` tell the
+//! The `README.md` files in `intake`, `pool`, `queue`, `task`, `timers` and `work` describe the
 //! protocols: states, steps, and why no item and no wake-up is lost.
 
 #![warn(missing_debug_implementations)]

@@ -10,8 +10,8 @@
 //! | n > 0 | n results are left |
 //! | −n < 0 | none is left; n futures more are made to wait |
 //!
-//! The last row is limited because a poller may be a `block_on` inside a task, which polls again at once, for
-//! ever: after [`MAX_REFUSALS`] the rest of the poll is unlimited.
+//! The last row is limited because a poller may be a `block_on` inside a task, which would poll again forever: after
+//! [`MAX_REFUSALS`] the rest of the poll is unlimited.
 
 use std::ptr;
 use std::task::{Context, Poll};
@@ -24,8 +24,7 @@ const RESULTS: isize = 128;
 /// Futures that are made to wait until the task counts as one that does not yield.
 const MAX_REFUSALS: isize = 128;
 
-/// Calls `poll`, which does not unwind, with a count of its own, independent of the count of an outer task
-/// on this thread.
+/// Calls `poll`, which does not unwind, with a fresh count. The count of an outer task on this thread is restored afterwards.
 #[inline(always)]
 pub(crate) fn with_budget<P: Platform, R>(poll: impl FnOnce() -> R) -> R {
     let outer = P::local(LocalKey::Budget);

@@ -7,11 +7,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "canaries"),
-    allow(dead_code, unreachable_pub, reason = "nobody can plant one")
+    allow(dead_code, unreachable_pub, reason = "only used with the feature")
 )]
 pub enum Canary {
-    /// A worker parks without a last look for work: an item that arrives between that look and the listing of the worker's
-    /// name wakes no worker.
+    /// A worker parks without a last look for work: an item that arrives between that look and the listing of the worker
+    /// wakes no worker.
     LostWakeup,
     /// A worker whose idle time has expired exits although it was chosen to be woken, and the item that it was chosen for is
     /// stranded.

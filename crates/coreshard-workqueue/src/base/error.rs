@@ -19,7 +19,7 @@ pub struct Refused<F = ()> {
     reason: RefusedReason,
 }
 
-/// The reason for which an item was rejected. No part of it has run.
+/// The reason why an item was rejected. No part of it has run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
@@ -37,7 +37,7 @@ pub enum RefusedReason {
     /// process, after the fork.
     Forked,
     /// No CPU of the queue has this id. [`Runtime::usable`](crate::Runtime::usable) lists the valid ones,
-    /// unless the queue has a mask of its own.
+    /// unless the queue has its own mask.
     NoSuchCpu(CpuId),
     /// No pod of the queue is on this node. Queue it without naming a node, or widen the queue's mask.
     NoSuchNode(NodeId),
@@ -86,7 +86,7 @@ impl<F> Refused<F> {
         Refused::new((), self.reason)
     }
 
-    /// The reason for which it was rejected.
+    /// Returns why it was rejected.
     pub fn reason(&self) -> RefusedReason {
         self.reason
     }
@@ -126,7 +126,7 @@ impl fmt::Display for RefusedReason {
             ),
             Self::NoSuchCpu(cpu) => write!(
                 f,
-                "CPU {cpu} is none of the workqueue's CPUs; name one of those, or none"
+                "CPU {cpu} is not a CPU of the workqueue; name one of its CPUs, or none"
             ),
             Self::NoSuchNode(node) => write!(
                 f,
@@ -231,7 +231,7 @@ impl fmt::Display for BuildError {
                 write!(f, "{which} is 0; at least 1 is needed")
             }
             BuildErrorKind::Nice(nice) => {
-                write!(f, "its workers' nice value is {nice}; allowed are -20 to 19")
+                write!(f, "its workers' nice value is {nice}: expected -20 to 19")
             }
             BuildErrorKind::ShardSizeZero => {
                 f.write_str("its shard size is 0; at least 1 core is needed, and 8 are the default")
@@ -243,8 +243,8 @@ impl fmt::Display for BuildError {
                 f.write_str("its capacity is above 2^48; leave it out for no bound")
             }
             BuildErrorKind::CapacityFixed => f.write_str(
-                "whether a queue has a capacity is said when it is built, and stays; how large it is \
-                 may change",
+                "a capacity can be neither added to a queue nor removed from it after it was built; only \
+                its size can be changed",
             ),
             BuildErrorKind::Pods(error) => error.fmt(f),
             BuildErrorKind::Worker(error) => error.fmt(f),
@@ -253,13 +253,12 @@ impl fmt::Display for BuildError {
                  runtime in this process, after the fork",
             ),
             BuildErrorKind::OrderedLimit => f.write_str(
-                "an order and a limit exclude each other: an ordered queue runs one item at a \
-                 time, from its making to its end; leave out one of the two",
+                "an ordered queue runs one item at a time and takes no limit: leave out one of the two",
             ),
             BuildErrorKind::ShutDown => f.write_str("its runtime is shut down"),
             BuildErrorKind::TooManyQueues => f.write_str(
-                "16,384 queues with the same attributes share its pools already; allowed are no \
-                 more, so drop some, or use one of them for several purposes",
+                "16,384 queues with the same attributes already share its pools, which is the maximum: \
+                drop some, or use one of them for several purposes",
             ),
         }
     }
@@ -311,17 +310,17 @@ impl fmt::Display for ShutdownTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.in_flight {
             _ if self.is_forked => f.write_str(
-                "nothing of the workqueue ends here: this process was forked from the one that has its workers; \
-                 shut it down there, and drop the handle here",
+                "the workqueue's items never finish in this process, which was forked from the one that has its \
+                workers; shut it down there, and drop the handle here",
             ),
             1 => f.write_str(
-                "1 work item was still in flight when the shutdown's time was over; it goes on, and the \
-                 shutdown may be asked for again",
+                "1 work item was still in flight when the shutdown timed out; it continues, and the \
+                shutdown may be repeated",
             ),
             many => write!(
                 f,
-                "{many} work items were still in flight when the shutdown's time was over; they go on, and \
-                 the shutdown may be asked for again"
+                "{many} work items were still in flight when the shutdown timed out; they continue, and \
+                the shutdown may be repeated"
             ),
         }
     }
@@ -462,12 +461,12 @@ impl fmt::Display for WaitError {
         match &self.kind {
             WaitErrorKind::Deadlock(deadlock) => deadlock.fmt(f),
             WaitErrorKind::TimeOver { in_flight: 1 } => f.write_str(
-                "1 work item was still in flight when the time was over; it goes on, and the queue takes more",
+                "1 work item was still in flight when the wait timed out; it continues, and the queue accepts more",
             ),
             WaitErrorKind::TimeOver { in_flight } => write!(
                 f,
-                "{in_flight} work items were still in flight when the time was over; they go on, and the \
-                 queue takes more"
+                "{in_flight} work items were still in flight when the wait timed out; they continue, and the \
+                queue accepts more"
             ),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, WaitOutcome};
 
-/// States. The bits above identify the process in which it was made, except in `OPEN`.
+/// States. The bits above identify the process that made it, except in `OPEN`.
 const CLOSED: u32 = 0;
 /// As `CLOSED`, and a thread sleeps until it opens.
 const AWAITED: u32 = 1;
@@ -147,7 +147,7 @@ impl<P: Platform> Latch<P> {
         }
     }
 
-    /// Tells the waiter that there is work. Returns false if no idle waiter is there.
+    /// Tells the waiter that there is work. Returns false if no idle waiter exists.
     ///
     /// If a nudge and a waiter miss each other, that only costs time. SeqCst pairs with the SeqCst of `stop_helping` and
     /// `wait_for_more`: if a thread publishes jobs and then finds no waiter here, a waiter that looks for jobs after its

@@ -2,7 +2,7 @@
 
 use coreshard_topology::{CpuId, NodeId};
 
-/// The pod in which an item runs.
+/// The pod that runs an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Target {

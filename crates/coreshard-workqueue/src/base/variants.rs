@@ -50,8 +50,8 @@ pub enum Intake {
     /// A list under the pool's lock, as in the Linux kernel's workqueue: every producer and every
     /// worker takes the lock for every item.
     Locked,
-    /// A queue of segments for each CPU of the pod. Producers enter with a fetch-and-add and an exchange, neither of which can
-    /// fail, and without a lock except a short one for every 128th item. Workers take batches under the pool's lock.
+    /// A queue of segments for each CPU of the pod. A producer enters with a fetch-and-add and an exchange. Neither can fail,
+    /// and only every 128th item takes a short lock. Workers take batches under the pool's lock.
     #[default]
     LockFree,
 }

@@ -200,7 +200,7 @@ pub(crate) struct Attributes {
     /// occupy the rescuer.
     pub(crate) rescuer: Option<u64>,
     pub(crate) hooks: Hooks,
-    /// A team has a pool of its own.
+    /// The team that has the pool to itself.
     pub(crate) team: Option<OfTeam>,
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct Place {
     pub(crate) limit: usize,
     /// Of a team: the indices of the pool's members among all.
     pub(crate) members: Range<usize>,
-    /// The intake's injector of each of the platform's CPUs, by id; shared by all pools of a set.
+    /// The intake's injector for each CPU of the platform, by id; shared by all pools of a set.
     pub(crate) injector_by_cpu: Arc<[u8]>,
     /// The prefix of its workers' names.
     pub(crate) thread_names: Arc<str>,
@@ -232,7 +232,7 @@ impl Place {
         self.injector_of(P::current_cpu())
     }
 
-    /// The injector of one of the platform's CPUs.
+    /// The injector for a CPU of the platform.
     #[inline]
     pub(crate) fn injector_of(&self, cpu: CpuId) -> usize {
         self.injector_by_cpu.get(cpu.index()).map_or(0, |injector| usize::from(*injector))

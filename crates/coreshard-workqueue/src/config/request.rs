@@ -57,7 +57,7 @@ pub(crate) enum MaxActive {
     Unlimited,
     /// A maximum number of items in all pools together.
     Total(usize),
-    /// One at a time, in the order in which they were queued; cannot be changed.
+    /// One at a time, in queueing order; cannot be changed.
     Ordered,
     /// Split among the nodes, as in the kernel.
     ByNode(usize),

@@ -12,14 +12,14 @@ use crate::pool::{CurrentWorker, Job, JobId, Popped, Pushed, report_here};
 
 /// Runs `a` and `b` and returns both results.
 ///
-/// On a worker of a workqueue, `b` is offered to other workers: first to those of the worker's own pod, then of the pods that
-/// share its last-level cache, of those on its node, and finally to all workers of the queue; jobs of a strict queue stay in
-/// its pod. If `b` was not stolen when `a` returns, this worker runs it. That costs a few nanoseconds more than two calls, and
+/// On a worker of a workqueue, `b` is offered to other workers: first in the worker's own pod, then in the pods that share its
+/// last-level cache, then in the pods on its node, and finally to all workers of the queue. Jobs of a strict queue stay in its
+/// pod. If `b` was not stolen when `a` returns, this worker runs it. That costs a few nanoseconds more than two calls, and
 /// allocates nothing. If it was stolen, this worker runs only subtasks of `b` until it has finished, so you may hold locks
 /// across the call.
 ///
-/// On any other thread there is no worker to offer it to, and `a` and `b` run on that thread, one after the
-/// other. [`Workqueue::install`](crate::Workqueue::install) moves to a worker.
+/// On any other thread, `a` and `b` run one after the other on that thread.
+/// [`Workqueue::install`](crate::Workqueue::install) moves to a worker.
 ///
 /// # Panics
 /// If `a` panics, else if `b` does, with that panic, after both have ended. If `a` panics and `b` was not stolen, `b` is
@@ -53,7 +53,7 @@ pub(crate) struct LoopPiece {
     pub(crate) name: JobId,
     /// Whether its pieces are long: then all are shared with idle workers.
     pub(crate) are_long: bool,
-    /// Whether the offered job is worth a wake-up of its own, even if other workers are on their way.
+    /// Whether the offered job is worth another wake-up, even if other workers are on their way.
     pub(crate) is_worth_another: bool,
 }
 

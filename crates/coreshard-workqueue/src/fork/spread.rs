@@ -39,7 +39,7 @@ impl<T: Send> Whole for &mut [T] {
     }
 }
 
-/// The shared part of a loop's pieces. Its address is the loop's id. All estimates are hints: Relaxed. Times are those of
+/// The shared part of a loop's pieces. Its address is the loop's id. All estimates are hints: Relaxed. Times come from
 /// [`Platform::rough_ns`].
 struct LoopHead<P: Platform> {
     /// How many elements the loop has.
@@ -71,7 +71,7 @@ impl<P: Platform> LoopHead<P> {
         ns >= self.cost.latency_ns() / 4
     }
 
-    /// True for a piece that is worth a wake-up of its own.
+    /// True for a piece that is worth a wake-up.
     fn is_worth_a_wake_up(&self, ns: u64) -> bool {
         ns >= 2 * self.cost.latency_ns()
     }

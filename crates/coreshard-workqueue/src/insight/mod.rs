@@ -7,8 +7,8 @@
 //!   stay as small as they are. The producer draws the sample, from the count that it has just written.
 //! - Spans are made for every item if enabled for the queue.
 //!
-//! A queue with neither times nor spans is *direct*: one byte of its links records that, which the producer reads in place of
-//! checking for a limit. There is no other cost.
+//! A queue with neither times nor spans is *direct*: one byte of its links records that. The producer reads that byte instead
+//! of checking for a limit, so insight costs nothing if it is off.
 
 pub(crate) mod diagnostic;
 mod sampling;
@@ -46,7 +46,7 @@ pub(crate) struct Insight<P: Platform> {
 }
 
 impl<P: Platform> Insight<P> {
-    /// `cpus` is one more than the highest id of the platform's CPUs that the queue knows of.
+    /// `cpus` is one more than the highest CPU id that the queue knows.
     pub(crate) fn new(wanted: Wanted, cpus: usize) -> Self {
         Self {
             tally: Arc::new(Tally::new()),

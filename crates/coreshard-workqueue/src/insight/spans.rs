@@ -3,8 +3,8 @@
 //! Its subscriber expects (console-subscriber 0.5, `lib.rs` and `visitors.rs`):
 //!
 //! - a span with the name `runtime.spawn` is a task, from its creation to its close; while it is entered,
-//!   the task is polled. `loc.file`, `loc.line` and `loc.col` are the place where it was spawned; `task.name`,
-//!   `task.id` and `kind` are shown as such; other fields are shown unchanged;
+//!   the task is polled. `loc.file`, `loc.line` and `loc.col` are the place of the spawn call; `task.name`, `task.id` and
+//!   `kind` are shown as such; other fields are shown unchanged;
 //! - an event with the target `tokio::task::waker` is an operation on a task's waker: `op`, and the span's id as `task.id`. A
 //!   sleeping task without any waker is reported as lost. The wakers that a future makes are not visible here, so one is
 //!   reported with each poll, and the next wake-up uses it up.
@@ -34,7 +34,7 @@ pub(crate) enum SpanKind {
 pub(crate) enum Label {
     /// A closure: it has its own span, with its type name, made when it is queued.
     Item(&'static str),
-    /// A queueing of a reusable item, with its function's type name, and where the item was made.
+    /// A queueing of a reusable item, with the type name of its function and the place of its creation.
     Work(&'static str, &'static Location<'static>),
     /// A subtask of work that has a span.
     Part,

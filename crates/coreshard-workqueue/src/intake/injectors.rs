@@ -209,8 +209,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         }
     }
 
-    /// Claims up to `most` items at one marked injector: at `home`, the injector of the caller's CPU, if it has any and was
-    /// not preferred too often in a row; else in turn.
+    /// Claims up to `most` items at one marked injector: at `home`, the injector of this CPU, if it has any and was not
+    /// preferred too often in a row; else in turn.
     #[inline]
     pub(crate) fn claim(
         &self,
@@ -405,8 +405,8 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         designated_in(self.sleepers.wake_word.fetch_and(MARKS, AcqRel))
     }
 
-    /// The slots in which the next items will appear, at the marked injectors except `home`: a producer that
-    /// fills that one cannot run while a worker spins on its CPU.
+    /// The slots of the next items, at the marked injectors except `home`: a producer that fills that one cannot run while a
+    /// worker spins on its CPU.
     pub(crate) fn watch(&self, takers: &mut Takers<P, T, LEN>, home: usize) -> Watches<P, T, LEN> {
         let mut marks = self.sleepers.wake_word.load(Acquire) & MARKS;
         if std::mem::take(&mut takers.armed_for_nobody) {

@@ -76,8 +76,8 @@ fn latest(state: &impl AtomicInt<u64>) -> u64 {
 /// line must still move from producer to worker, and twice as many of them cost more than the sharing.
 #[repr(C)]
 struct Slot<P: Platform, T> {
-    /// P: the number of the segment and a tag once the item is there; `ARMED` or `ARMED_FOR_BURST` while the slot is armed;
-    /// any other value means that it is empty. A recycled segment has a new number, so nothing has to be reset.
+    /// P: the number of the segment and a tag once the item was written; `ARMED` or `ARMED_FOR_BURST` while the slot is
+    /// armed; any other value means that it is empty. A recycled segment has a new number, so nothing has to be reset.
     state: P::AtomicU64,
     value: P::Cell<MaybeUninit<T>>,
 }
@@ -325,7 +325,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// its number shows that.
     #[inline(always)]
     fn segment(&self, segment: *mut Segment<P, T, LEN>) -> &Segment<P, T, LEN> {
-        // SAFETY: the queue uses only pointers of its own store, whose segments stay mapped and initialised while the queue
+        // SAFETY: the queue uses only pointers from its store, whose segments stay mapped and initialised while the queue
         // lives. Their words are atomics, and their cells are accessed only as the slots' states permit.
         unsafe { &*segment }
     }
@@ -486,8 +486,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         value
     }
 
-    /// Walks to the segment with `number`, in which the caller has a ticket whose slot is not written yet: so neither it nor
-    /// the one before it can be recycled meanwhile.
+    /// Walks to the segment with `number`. The caller has a ticket there whose slot it has not written yet, so neither that
+    /// segment nor the one before it can be recycled meanwhile.
     #[cold]
     pub(super) fn find(
         &self,
@@ -569,7 +569,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     }
 
     /// Links a segment after `previous`, or finds that another thread did. The caller holds a ticket in the new segment, or is
-    /// the taker whose head is there. So `previous` is not recycled, and its empty link is current (there is no ABA).
+    /// the taker whose head points there. So `previous` is not recycled, and its empty link is current (no ABA).
     #[cold]
     fn install(&self, previous: *mut Segment<P, T, LEN>, number: u64) -> *mut Segment<P, T, LEN> {
         let fresh = self.fresh();

@@ -28,7 +28,7 @@ fn take(queue: &Queue, claim: &Claim<Host, Box<u64>, LEN>) -> Vec<u64> {
 /// The next items, as a worker receives them that arms the head if it finds nothing.
 fn next(queue: &Queue, taker: &mut Taker<Host, Box<u64>, LEN>) -> Vec<u64> {
     let claim = queue.claim(taker, 8).or_else(|| {
-        assert!(!queue.arm(taker), "an item is there");
+        assert!(!queue.arm(taker), "an item waits");
         queue.claim(taker, 8)
     });
     take(queue, &claim.unwrap())
@@ -62,7 +62,7 @@ fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
         let full = queue.held_bytes();
         assert!(full > 100_000 * 16, "burst {burst}: {full} bytes hold 100,000 items");
         queue.trim();
-        assert_eq!(queue.held_bytes(), full, "what is in use is kept");
+        assert_eq!(queue.held_bytes(), full, "segments in use are kept");
         let mut seen = 0;
         while let Some(claim) = queue.claim(&mut taker, LEN) {
             seen += take(&queue, &claim).len();
@@ -77,13 +77,13 @@ fn memory_that_a_burst_needed_is_given_back_and_taken_again() {
 #[test]
 fn the_producer_of_the_next_item_finds_its_slot_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
-    // Also across the end of a segment, where the next one must be installed.
+    // Also across the end of a segment, when the next one must be installed.
     for item in 0..2 * LEN as u64 {
         assert!(queue.arm(&mut taker));
         assert!(queue.arm(&mut taker), "it may be armed again");
-        assert_eq!(queue.push(Box::new(item), 7), Tells::Designated, "the first hears it");
+        assert_eq!(queue.push(Box::new(item), 7), Tells::Designated, "the first item wakes");
         assert_eq!(queue.push(Box::new(item), 7), Tells::Nobody, "the second does not");
-        assert!(!queue.arm(&mut taker), "an item is there");
+        assert!(!queue.arm(&mut taker), "an item waits");
         let mut seen = Vec::new();
         while let Some(claim) = queue.claim(&mut taker, 9) {
             seen.extend(take(&queue, &claim));
@@ -117,7 +117,7 @@ fn the_wake_word_marks_the_injector_that_signalled_and_names_the_waiter_once() {
     assert_eq!(claims, 2, "both injectors are open");
     assert_eq!(injectors.post(&mut takers, 0), Ok(None));
     assert_eq!(injectors.recall(), Some(0));
-    assert_eq!(injectors.push(1, Box::new(4), 7), None, "nobody is posted");
+    assert_eq!(injectors.push(1, Box::new(4), 7), None, "no worker is posted");
     assert!(injectors.ready(&mut takers));
 }
 
@@ -129,7 +129,7 @@ fn a_worker_is_served_at_home_but_not_for_ever() {
     }
     let mut served = [0; 2];
     for _ in 0..80 {
-        let claim = injectors.claim(&mut takers, 1, 1).expect("200 items are there");
+        let claim = injectors.claim(&mut takers, 1, 1).expect("200 items were pushed");
         // SAFETY: claimed just now, taken once, released below.
         let item = *unsafe { Queue::take(claim.segment, claim.start) }.0;
         // SAFETY: taken just now.
@@ -235,13 +235,13 @@ fn a_preempted_producer_holds_nobody_up() {
             assert_eq!(queue.push(Box::new(item), 7), Tells::Nobody);
             assert_eq!(take(&queue, &queue.claim(&mut taker, 1).unwrap()), [item]);
         }
-        assert!(queue.arm(&mut taker), "nothing is there");
+        assert!(queue.arm(&mut taker), "no item waits");
         let place = queue.draw();
         assert_eq!(queue.push(Box::new(100), 7), Tells::Designated, "in place of the other");
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [100]);
         assert_eq!(queue.push(Box::new(101), 7), Tells::Nobody);
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [101]);
-        assert!(queue.arm(&mut taker), "nothing is there");
+        assert!(queue.arm(&mut taker), "no item waits");
         let Err(value) = queue.fill(place, Box::new(99), 7) else { panic!("the taker is past it") };
         assert_eq!(queue.push(value, 7), Tells::Designated);
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [99]);
@@ -255,7 +255,7 @@ fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
     let drawn: Vec<_> = (0..3).map(|_| queue.draw()).collect();
     assert_eq!(queue.push(Box::new(1), 7), Tells::Nobody, "nothing was armed");
-    assert!(!queue.arm(&mut taker), "an item is there");
+    assert!(!queue.arm(&mut taker), "an item waits");
     assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1]);
     for place in drawn {
         let Err(value) = queue.fill(place, Box::new(2), 7) else { panic!("the taker is past it") };

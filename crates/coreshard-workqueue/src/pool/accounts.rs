@@ -19,7 +19,7 @@ use super::link::LinkTag;
 use super::slots::{Slots, WorkerSlot};
 use crate::insight::Tally;
 
-/// The accounts of a pool's CPU time.
+/// The CPU time of a pool, by queue.
 pub(super) struct Accounts<P: Platform> {
     book: Lock<P, Book<P>>,
 }

@@ -30,8 +30,8 @@ pub fn blocking<P: Platform, R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// What [`blocking`] does, for a caller that has no closure: from [`begin`](Self::begin) until it is dropped, on the
-/// same thread. If it outlives the item in which it was begun, it ends when its worker looks for the next one.
+/// As [`blocking`], for a caller that has no closure: from [`begin`](Self::begin) until it is dropped, on the same thread. If
+/// it outlives the item that began it, it ends when its worker looks for the next one.
 ///
 /// # Examples
 /// ```
@@ -85,7 +85,7 @@ struct StandIn<P: Platform> {
     worker: usize,
     /// The number of the hand-over, unique in its pool.
     hand_over: u64,
-    /// The process in which it counts.
+    /// The process that it counts in.
     process_generation: u32,
 }
 

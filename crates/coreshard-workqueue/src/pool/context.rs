@@ -110,7 +110,7 @@ pub(super) struct Forks<P: Platform> {
     pub(super) owner: Owner,
     /// It is counted in its pool's `forking`.
     pub(super) counted: Cell<bool>,
-    /// The job of which the worker runs a subtask; null for none.
+    /// The root job of the subtask that the worker runs; null for none.
     pub(super) root: Cell<*const Latch<P>>,
     pub(super) spawner: Cell<Spawner<P>>,
     /// How many frames of this thread have subtasks that other workers run and that are not on its stack.
@@ -221,7 +221,7 @@ pub(crate) fn inside_item<P: Platform, R>(
     // SAFETY: the item has not finished, so its link is alive.
     let is_serial = unsafe { LinkHead::is_serial(link) };
     let was_serial = owner.set_serial(is_serial);
-    // Otherwise the private jobs of the outer item would be shared together with those of this one.
+    // Otherwise the private jobs of the outer item would be shared together with the jobs of this one.
     owner.set_serial(is_serial || was_serial);
     let _restore = RestoreSerial { context, was_serial };
     let (link, whole) = (Cell::new(link.as_ptr().cast_const()), Cell::new(whole));

@@ -1,8 +1,8 @@
 //! The worker on this thread, as forking code sees it: its stack of jobs, the workers it wakes for them, and how it runs other
 //! workers' jobs.
 //!
-//! A worker that has shared a job wakes a sleeper of its own pool, or else of the nearest pool that has one. A worker that
-//! finds no item looks at the stacks of its own pool, and then at those of the other pools, the nearest first.
+//! A worker that has shared a job wakes a sleeper in its pool, or else in the nearest pool that has one. A worker that finds
+//! no item looks at the stacks in its pool, and then in the other pools, the nearest first.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -35,14 +35,14 @@ const ROOM_FOR_ITEMS: usize = 256 << 10;
 /// Jobs that a team member may run while it waits, besides subtasks of the job it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct WaitKind {
-    /// Jobs of its own list with this number or a later one.
+    /// Jobs in its list with this number or a later one.
     pub(crate) since: JobNumber,
     /// It waits for another team, whose members may wait for this one: it also runs injected jobs.
     pub(crate) is_elsewhere: bool,
 }
 
 impl WaitKind {
-    /// For a subtask of its own work.
+    /// For a subtask of the worker's work.
     pub(crate) const OF_PART: Self = Self { since: JobNumber::NONE, is_elsewhere: false };
 }
 
@@ -311,9 +311,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
         Some(job)
     }
 
-    /// Called by a worker that was just woken and has stolen a job. Jobs shared while it was on its way have woken no worker,
-    /// whichever worker has them. So it checks all of them and wakes several sleepers, each of which does the same: the number
-    /// of thieves doubles.
+    /// Called by a worker that was just woken and has stolen a job. Jobs that any worker shared while it was on its way have
+    /// woken no other sleeper. So it checks all of them and wakes several sleepers. Each of these does the same: the number of
+    /// thieves doubles.
     #[cold]
     fn call_for_the_rest(self, has_more: bool) {
         if has_more
@@ -324,7 +324,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     }
 
     /// Runs any job of the team: its own, a stolen one, or an injected one. A worker outside any work begins injected jobs
-    /// before it steals subtasks. So each worker runs a root job of its own, if there are enough.
+    /// before it steals subtasks. So each worker runs its own root job, if there are enough.
     pub(crate) fn run_any(self, is_outermost: bool) -> bool {
         if self.run_own() || is_outermost && self.run_injected() {
             return true;

@@ -18,7 +18,7 @@ use super::link::LinkHead;
 ///
 /// A job carries the address of its forker's innermost frame to the thief, which reads that frame and all
 /// behind it from another thread. That is sound because the forker does not leave any of them, or
-/// change `link` or `whole`, before the job has finished: it waits for that in the frame in which it has forked.
+/// change `link` or `whole`, before the job has finished: it waits for that in the frame that forked the job.
 pub(crate) struct Frame<P: Platform> {
     /// The link of the worker's item. Changed by the worker between items, when no job is left.
     pub(super) link: Cell<*const LinkHead<P>>,
@@ -63,8 +63,8 @@ impl<P: Platform> Frame<P> {
         let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
         let (mut frame, mut found) = (innermost, Inside::Here);
         loop {
-            // SAFETY: frames are left in reverse order, those of a forker after the job has finished; and the jobs that lead
-            // there are being run in the frames that carry them.
+            // SAFETY: frames are left in reverse order, a forker's after the job has finished; and the jobs that lead there are
+            // being run in the frames that carry them.
             while let Some(inside) = unsafe { frame.as_ref() } {
                 if is(inside) {
                     return found;

@@ -13,7 +13,7 @@ const MAX_NAMED: usize = u64::BITS as usize;
 #[must_use]
 pub(super) struct Kick {
     pub(super) worker: usize,
-    /// The CPUs where it should wake up, if not where it slept; see `placement`.
+    /// The CPUs it should wake up on, if not on its last one; see `placement`.
     pub(super) steer_to: Option<FreeCpus>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct IdleWorkers {
     designated: Option<u32>,
     /// The listed worker that was kicked and has not run yet (coalesced wake-ups only).
     kicked: Option<u32>,
-    /// Wake-ups that were decided on, and those that were suppressed; see `PoolStats`.
+    /// Wake-ups that were decided on, and suppressed ones; see `PoolStats`.
     kicks: u64,
     coalesced_kicks: u64,
 }
@@ -59,7 +59,7 @@ impl IdleWorkers {
             + self.runner_ups.count_ones() as usize
     }
 
-    /// Wake-ups that were decided on, and those that were suppressed.
+    /// Wake-ups that were decided on, and suppressed ones.
     pub(super) fn kicks(&self) -> (u64, u64) {
         (self.kicks, self.coalesced_kicks)
     }
@@ -177,7 +177,7 @@ impl IdleWorkers {
         Some(Kick::new(worker))
     }
 
-    /// Chooses the sleeper that parked last, of those that no thread is about to wake; a runner-up if there is no other.
+    /// Chooses the sleeper that parked last and that no thread is about to wake; if none is left, a runner-up.
     pub(super) fn choose_unnamed<P: Platform>(
         &mut self,
         intake: Option<&Injectors<P>>,

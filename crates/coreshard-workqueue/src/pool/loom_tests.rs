@@ -85,7 +85,7 @@ fn pool_or_team(
         Arc::new(Event::new()),
         &Arc::new(Monitor::new(Watchdog::default(), settings.most_workers)),
     )
-    .expect("so many threads start")
+    .expect("the threads start")
 }
 
 /// Two items, the second after the first was seen to run: the worker sleeps in between, or is about to,
@@ -129,7 +129,7 @@ fn loom_a_chosen_worker_is_not_culled() {
     Loom::check(1, || one_by_one(Intake::Locked, Wake::Coalesced, 2));
 }
 
-/// Two workers, one of which may be culled while the other is chosen or named. Fails with `appoint_designated` removed from
+/// One of two workers may be culled while the other is chosen or named. Fails with `appoint_designated` removed from
 /// `may_exit`.
 #[test]
 fn loom_the_last_sleeper_stays_lock_free() {
@@ -186,7 +186,7 @@ fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
         };
         link.queue(0, unpark).ok().expect("the link is open");
         ran.park();
-        // Now there are two workers, of which one may sleep: the worker that claims this takes its name off the wake word.
+        // Now there are two workers, and one may sleep: the worker that claims this takes its name off the wake word.
         link.queue(0, || {}).ok().expect("the link is open");
         pool.tell_to_go();
         pool.wait_until_gone();
@@ -269,7 +269,7 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
     });
 }
 
-/// A reactor in which nothing ever becomes ready.
+/// A reactor without any events.
 struct Quiet(Parker<Loom>);
 
 impl Reactor for Quiet {
@@ -297,7 +297,7 @@ fn loom_a_worker_in_a_reactor_is_woken() {
     }
 }
 
-/// A team of this many members, of which one may run at once.
+/// A team of this many members. One may run at once.
 fn team(members: usize) -> Arc<Pool<Loom>> {
     Loom::start_at_most(usize::MAX);
     let team = OfTeam(Arc::new(TeamSpec { members, ..TeamSpec::default() }));
@@ -305,7 +305,7 @@ fn team(members: usize) -> Arc<Pool<Loom>> {
     let settings = PoolSettings { most_workers: members, ..PoolSettings::for_models() };
     let pool = pool_or_team(intake, wake, 1, settings, None, Hooks::default(), Some(team));
     super::members::make_room(&pool);
-    super::members::start_members(&pool, &mut |_| None, &mut None).expect("so many threads start");
+    super::members::start_members(&pool, &mut |_| None, &mut None).expect("the threads start");
     pool
 }
 
@@ -334,8 +334,8 @@ fn loom_a_job_from_outside_wakes_a_member() {
     });
 }
 
-/// A job for one of two members, of which one may run at once, in whichever order they park. Fails with
-/// `choose_for_mail` removed from `sleep`: the one without mail parks, and the other is not woken.
+/// A job for one of two members, in whichever order they park. One may run at once. Fails with `choose_for_mail` removed from
+/// `sleep`: the one without mail parks, and the other is not woken.
 #[test]
 fn loom_mail_comes_to_its_member() {
     Loom::check(1, || {

@@ -24,8 +24,7 @@ use super::team::end_if_over;
 /// The name of a member's thread.
 pub(crate) type NameMember<'name> = &'name mut dyn FnMut(usize) -> Option<String>;
 
-/// Gets a thread for a member. Arguments: its index, whether it has a name of its own, the thread's settings, and the body to
-/// run.
+/// Gets a thread for a member. Arguments: its index, whether it has its own name, the thread's settings, and the body to run.
 pub(crate) type StartMember<'start> = &'start mut dyn FnMut(
     usize,
     bool,
@@ -73,7 +72,7 @@ pub(super) fn make_room<P: Platform>(pool: &Pool<P>) {
 }
 
 impl<P: Platform> PoolSet<P> {
-    /// Starts a team's members by index, each on a thread that `start` gets, or on one of the platform's.
+    /// Starts a team's members by index, each on a thread from `start` or from the platform.
     ///
     /// # Errors
     /// If a thread cannot be started; the others exit with the lease, and this thread does not become a member.

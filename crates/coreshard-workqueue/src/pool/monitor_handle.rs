@@ -1,4 +1,4 @@
-//! A pool's view of the monitor: how to wake it, where to report diagnostics, and how many workers the runtime has.
+//! A pool's view of the monitor: wakes it, reports diagnostics to it, and counts the runtime's workers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

@@ -2,11 +2,11 @@
 //!
 //! A woken worker should run beside the worker that woke it, not in its place. The kernel takes care of that if it finds an
 //! idle CPU. In a virtual machine it may not: an idle virtual CPU that its host has put to sleep counts as busy. So a woken
-//! thread stays on the CPU where it slept, though another thread runs there, and the two take turns while the other CPU idles.
-//! Since both fall asleep on that CPU again, it happens the next time as well.
+//! thread stays on its last CPU although another thread runs there, and the two take turns while the other CPU idles. Since
+//! both fall asleep on that CPU again, it happens the next time as well.
 //!
 //! So a worker that wakes another one for further work, and keeps running, checks whether a worker runs on the sleeper's CPU.
-//! If so, it places the sleeper on a CPU where no worker of the pool runs. Producers lack this information. So a worker that
+//! If so, it places the sleeper on a CPU without a worker of the pool. Producers lack this information. So a worker that
 //! wakes up on the CPU of another, which then waits for it, has that one placed elsewhere. Affinities are narrowed only for
 //! that moment: if the records here are stale, a worker is placed badly, and the kernel can move it.
 
@@ -17,7 +17,7 @@ use crate::intake::MAX_INJECTORS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Placed {
-    /// The injector where it runs, if it does.
+    /// The injector of its CPU, if it runs.
     now: Option<u8>,
     last: Option<u8>,
     /// It was woken there, and has not claimed yet.
@@ -56,7 +56,7 @@ impl Placement {
         self.running[usize::from(injector)] += 1;
     }
 
-    /// Records that a producer has woken the worker, which has not claimed yet: it runs where it slept, or waits for that CPU.
+    /// Records that a producer has woken the worker, which has not claimed yet: it runs on its last CPU, or waits for it.
     pub(super) fn mark_running(&mut self, worker: usize) {
         if let Some(last) = self.workers.get(worker).and_then(|worker| worker.last) {
             self.runs_at(worker, usize::from(last));
@@ -71,8 +71,8 @@ impl Placement {
         }
     }
 
-    /// The CPUs where a worker should run (or wake up), if others run on its CPU. From here on it counts as running on one of
-    /// them, so that two workers on one CPU do not both leave.
+    /// The CPUs that a worker should run (or wake up) on, if others run on its CPU. From here on it counts as running on one
+    /// of them, so that two workers on one CPU do not both leave.
     pub(super) fn send_elsewhere(&mut self, worker: usize, place: &Place) -> Option<FreeCpus> {
         let free = self.elsewhere(worker)?;
         let first = free.cpus(place).next()?;
@@ -114,7 +114,7 @@ pub(super) struct BusyCpus {
 pub(super) struct FreeCpus(u64);
 
 impl FreeCpus {
-    /// CPUs where a thief should wake up: neither the caller's CPU nor the one that the work came from, if there is another.
+    /// CPUs that a thief should wake up on: neither the caller's CPU nor the CPU that the work came from, if there is another.
     pub(super) fn beside(busy: BusyCpus, injectors: usize) -> Option<Self> {
         let BusyCpus { own, producer } = busy;
         let all = u64::MAX >> (u64::BITS as usize - injectors.min(MAX_INJECTORS));
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(free(&placement, 0, &place), None, "it never ran");
         placement.runs_at(0, 1);
         placement.rests(0);
-        assert_eq!(free(&placement, 0, &place), None, "its CPU is nobody's");
+        assert_eq!(free(&placement, 0, &place), None, "its CPU is free");
         placement.runs_at(1, 1);
         placement.runs_at(2, 3);
         assert_eq!(free(&placement, 0, &place), Some(cpus([4, 6])));

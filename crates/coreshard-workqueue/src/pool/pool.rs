@@ -36,7 +36,7 @@ pub(crate) struct Pool<P: Platform> {
     neighbours: Lock<P, Option<Neighbours<P>>>,
     /// How long threads outside spin for the end of their jobs.
     outside: OutsideWaits<P>,
-    /// Wake-ups that took a system call, and what they cost.
+    /// Wake-ups that took a system call, and their cost.
     meter: Padded<WakeMeter<P>>,
     pub(super) state: Padded<Lock<P, State<P>>>,
 }
@@ -88,8 +88,8 @@ impl<P: Platform> Pool<P> {
         pool
     }
 
-    /// Identifies the workers that may run one another's items: those of the pool if its set is strict, else of
-    /// the whole set.
+    /// Identifies the workers that may run one another's items: the workers of the pool if its set is strict, else of the
+    /// whole set.
     pub(crate) fn crew(&self) -> usize {
         if self.attributes.strict { std::ptr::from_ref(self).addr() } else { self.set() }
     }
@@ -130,8 +130,7 @@ impl<P: Platform> Pool<P> {
         PoolGuard { state, since, pool: self }
     }
 
-    /// Enqueues an accepted item of the pool link with this tag at the injector of the caller's CPU, and wakes a worker if
-    /// needed.
+    /// Enqueues an accepted item of the pool link with this tag at an injector, and wakes a worker if needed.
     #[inline(always)]
     pub(crate) fn push(&self, injector: usize, item: Item, link: LinkTag) {
         match &self.intake {
@@ -402,15 +401,15 @@ impl<P: Platform> Pool<P> {
         called
     }
 
-    /// Where a thief that is about to be woken should run, unless that is left to the kernel.
+    /// Returns the CPUs for a thief that is about to be woken, or `None` to leave the choice to the kernel.
     ///
-    /// The kernel leaves it where it slept, if no thread runs there. Otherwise it may move it to its caller's CPU, where it
+    /// The kernel leaves it on its last CPU if no thread runs there. Otherwise it may move it to its caller's CPU. There it
     /// waits for the end of a time slice: in a virtual machine even if it has slept on an idle CPU, see `placement`. So it is
     /// kept off that CPU if this is likely: its own CPU is busy, or others were moved recently.
     fn keep_off(&self, busy: Option<BusyCpus>, worker: usize) -> Option<FreeCpus> {
         let busy = busy?;
         let slot = self.slots.get(worker);
-        // Relaxed, here and below: the values affect where the thief runs, not what it runs.
+        // Relaxed, here and below: the values affect only the thief's CPU, not its work.
         let slept_at = slot.slept_at.load(Relaxed) as usize;
         if !self.thieves.were_drawn() && slept_at != busy.own && Some(slept_at) != busy.producer {
             slot.called_from.store(busy.own as u32 + 1, Relaxed);

@@ -50,7 +50,7 @@ pub(super) enum Blocked {
 /// The rescuer's index, in the pools that have one.
 pub(super) const RESCUER: usize = 0;
 
-/// Whether a pool has a rescuer, and in which state.
+/// Whether a pool has a rescuer, and the state of that rescuer.
 ///
 /// The rescuer is a worker that exists from the start, beyond all limits, and stands by until the pool needs one more worker
 /// and cannot start it. Then it works like all others, until one of these sleeps. Modelled on the kernel's rescuer.

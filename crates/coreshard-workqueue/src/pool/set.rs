@@ -1,8 +1,8 @@
 //! The pools of one set of attributes, one for each pod, and its users.
 //!
-//! A set's memory lives as long as a thread may still access it: a producer may briefly hold on to the links of a queue's
-//! earlier generations, and finds them closed. Its *workers* live while a [`Lease`] exists: they exit with the last one, and
-//! start again with the next.
+//! A set's memory lives as long as a thread may still access it: a producer may briefly hold on to the links of earlier
+//! generations of a queue, and finds them closed. Its *workers* live while a [`Lease`] exists: they exit with the last one,
+//! and start again with the next.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct PoolSet<P: Platform> {
     pools: Box<[Arc<Pool<P>>]>,
     /// By the platform's CPU id: the pod and injector for an item queued on that CPU.
     routes: Arc<[Route]>,
-    /// By CPU id: the injector of each of the topology's CPUs.
+    /// By CPU id: the injector of each CPU of the topology.
     injectors: Box<[u8]>,
     users: Lock<P, Users>,
 }

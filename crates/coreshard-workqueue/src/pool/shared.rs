@@ -200,7 +200,7 @@ impl<P: Platform> PoolShared<P> {
         self.board.is_some()
     }
 
-    /// True in the child of a fork, where the workers do not exist. For a team.
+    /// For a team: true in the child of a fork, which has no workers.
     pub(crate) fn is_forked(&self) -> bool {
         self.team().is_some_and(|team| team.process_generation != P::process_generation())
     }
@@ -221,7 +221,7 @@ impl<P: Platform> PoolShared<P> {
         self.coalesces_wakes() && self.intake.is_some()
     }
 
-    /// True if its workers and those of neighbouring pods may run each other's items.
+    /// True if its workers and the workers of neighbouring pods may run each other's items.
     pub(super) fn shares_workers(&self) -> bool {
         self.calls_several() && !self.attributes.strict && !self.is_team()
     }

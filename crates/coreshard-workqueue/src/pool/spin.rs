@@ -65,7 +65,7 @@ fn yield_once<P: Platform>() -> u64 {
 pub(super) struct SpinWait<P: Platform> {
     length: WatchLength,
     contention: CpuContention,
-    /// The slots in which the next items will appear first.
+    /// The slots of the next items.
     next_slots: Option<Watches<P>>,
     /// It has yielded its CPU since it last had work.
     has_yielded: bool,

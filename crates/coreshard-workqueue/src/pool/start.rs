@@ -149,8 +149,8 @@ impl<P: Platform> Pool<P> {
         (outcome, next)
     }
 
-    /// Starts the worker whose index was reserved, and those that were wanted meanwhile: a worker that blocks while another is
-    /// being started cannot start its own replacement.
+    /// Starts the worker whose index was reserved, and any that became necessary meanwhile: a worker that blocks while another
+    /// is being started cannot start its own replacement.
     ///
     /// Not inlined, so that a caller in another crate gets no copy of the whole worker code.
     #[cold]
@@ -194,7 +194,7 @@ impl<P: Platform> Pool<P> {
         state.roster.stopping && !state.roster.is_empty()
     }
 
-    /// Tells the workers to exit when there is no work left.
+    /// Tells the workers to exit when no work is left.
     pub(crate) fn tell_to_go(&self) {
         if self.is_team() {
             return team::end(self);

@@ -57,7 +57,7 @@ pub(super) struct State<P: Platform> {
     pub(super) queued: u64,
     /// The worker that parked last in the reactor.
     pub(super) in_reactor: Option<usize>,
-    /// Where the workers run.
+    /// The CPUs that the workers run on.
     pub(super) placement: Placement,
     cold: Box<Cold>,
 }
@@ -490,7 +490,8 @@ impl<P: Platform> State<P> {
         if !self.idle.is_kicked_listed() {
             return Some("a kicked worker is listed until it runs");
         }
-        self.is_stranded().then_some("if workers sleep and none runs, one is told of what comes")
+        self.is_stranded()
+            .then_some("if workers sleep and none runs, one is woken by the next item")
     }
 
     /// True if work may wait for ever: no worker runs or is on its way, and no sleeper is designated for the next item.
@@ -576,7 +577,7 @@ mod tests {
         pool.monitor.notice_work();
         assert_eq!(queue.submit(|| 7).unwrap().join().unwrap(), 7);
         let Ok(Diagnostic::Bug(bug)) = told.recv_timeout(NEVER) else { panic!("it is reported") };
-        assert!(bug.rule.contains("told of what comes"), "{}", bug.rule);
+        assert!(bug.rule.contains("woken by the next item"), "{}", bug.rule);
         assert!(Diagnostic::Bug(bug).to_string().contains("idle [0]"));
     }
 }

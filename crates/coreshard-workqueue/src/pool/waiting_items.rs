@@ -1,7 +1,7 @@
 //! Items that wait in a pool: the consumers' side of the intake, and items that must not wait for another queue's long ones.
 //!
-//! A pool runs its items in the order in which they arrived. If all its workers run long items, and as many stand-ins run as
-//! the machine's CPUs allow, the next item would wait until one of those finishes. That is right for an item of the same
+//! A pool runs its items in their order of arrival. If all its workers run long items, and as many stand-ins run as the
+//! machine's CPUs allow, the next item would wait until one of those finishes. That is right for an item of the same
 //! queue: its queue has its share. It is wrong for other queues. So the monitor looks for the first items of queues that have
 //! no running item, takes them out, and lets more workers run until those items have begun.
 #![allow(unsafe_code)]

@@ -26,7 +26,8 @@ const DROPPED: &str = "an item that came back panicked as it was dropped";
 
 /// Items that had not begun when a queue, or all queues of a runtime, were shut down at once; see
 /// [`Workqueue::shutdown_now`](crate::Workqueue::shutdown_now) and [`Runtime::shutdown_now`](crate::Runtime::shutdown_now).
-/// Iterates over the items in no particular order, except those of an ordered queue. Dropping it drops the remaining items.
+/// Iterates over the items in no particular order, or in queueing order for an ordered queue. Dropping it drops the remaining
+/// items.
 #[must_use = "dropping it drops the items, which never run then"]
 pub struct Backlog {
     items: std::vec::IntoIter<Returned>,
@@ -38,7 +39,7 @@ impl Backlog {
         Self { items: items.into_iter(), in_flight }
     }
 
-    /// Returns how many items had not finished when the timeout elapsed: those that have begun, or wait behind such items.
+    /// Returns how many items had not finished when the timeout elapsed: items that have begun, or that wait behind such items.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }

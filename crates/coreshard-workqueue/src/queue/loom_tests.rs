@@ -105,7 +105,7 @@ fn loom_a_change_loses_nothing_and_leaves_nothing_without_workers() {
                 .enter_here(super::WhenFull::Wait)
                 .expect("the queue is open all the time");
             producer.accepted.fetch_add(1, AcqRel);
-            assert!(entry.has_workers(), "what is counted in finds its workers there");
+            assert!(entry.has_workers(), "pools that count an item in have workers");
             entry.abandon();
         });
         model.generations.change(unmanned(2), |_| ()).unwrap();
@@ -268,7 +268,7 @@ fn room_beside_the_end(bring: Bring) {
         let waiting = model.generations.wait_in_line(&capacity).expect("the queue is open");
         model.generations.close(RefusedReason::ShutDown);
         let accepted = holder.join().unwrap();
-        assert!(waiting.is_over(), "whoever waits hears of the end, or has room");
+        assert!(waiting.is_over(), "a waiting producer is rejected, or has room");
         drop(waiting);
         assert_eq!(model.generations.counts(), (accepted, accepted));
         let counts = capacity.counts();

@@ -70,7 +70,7 @@ pub(crate) trait Queue: Send + Sync {
     fn close_after_panic(&self) {}
     /// Closes the queue and begins nothing more; [`Self::collect`] follows.
     fn stop(&self);
-    /// Waits for the items that have begun, or until `deadline`, and returns those that had not.
+    /// Waits for the items that have begun, or until `deadline`, and returns the others.
     fn collect(&self, deadline: Time) -> Collected;
     /// Waits until nothing is in flight, or until `deadline`.
     fn wait_empty(&self, deadline: Option<Time>) -> Result<(), ShutdownTimeout>;
@@ -84,15 +84,15 @@ pub(crate) struct Registry<P: Platform> {
 }
 
 impl<P: Platform> Registry<P> {
-    /// Adds a queue, and forgets those that have ended.
+    /// Adds a queue, and removes the queues that have ended.
     pub(crate) fn list(&mut self, queue: Weak<dyn Queue>) {
         self.queues.retain(|queue| queue.strong_count() > 0);
         self.queues.push(queue);
     }
 }
 
-/// Returns those that have not ended. They must be dropped outside the registry's lock: the last holder of a queue or a set
-/// waits for threads, and drops hooks, which are user code.
+/// Returns the queues or sets that still exist. They must be dropped outside the registry's lock: the last holder of one waits
+/// for threads, and drops hooks, which are user code.
 pub(crate) fn alive<T: ?Sized>(all: &[Weak<T>]) -> Vec<Arc<T>> {
     all.iter().filter_map(Weak::upgrade).collect()
 }
@@ -191,7 +191,7 @@ impl<P: Platform> Machine<P> {
         })
     }
 
-    /// Leases the pools with these attributes, and starts those that do not exist.
+    /// Leases the pools with these attributes, and starts the missing ones.
     pub(crate) fn lease(
         &self,
         attributes: Attributes,
@@ -401,7 +401,7 @@ fn shared_out(workers: usize, pod_cpus: &[usize], usable: usize, most: usize) ->
 fn members_of_pods(members: usize, pod_cpus: Vec<usize>) -> Vec<Range<usize>> {
     let mut counts = vec![1; pod_cpus.len()];
     for _ in pod_cpus.len()..members {
-        // To the pod in which one more member leaves each with the largest part of a CPU.
+        // To the pod that leaves each of its members the largest part of a CPU.
         let next = (0..counts.len()).min_by(|&one, &other| {
             let load =
                 |pod: usize| (counts[pod] + 1) * pod_cpus[if pod == one { other } else { one }];
@@ -440,7 +440,7 @@ impl<P: Platform> Follower for Machine<P> {
             return;
         }
         if let Err(error) = self.set_usable(cpus) {
-            tracing::warn!(%error, "a queue stays on CPUs that are gone");
+            tracing::warn!(%error, "a queue could not leave CPUs that were removed");
         }
     }
 }

@@ -157,7 +157,7 @@ impl<P: Platform> Workqueue<P> {
     /// Queues `work` in the pod that `cpu` belongs to.
     ///
     /// # Errors
-    /// Returns `work` if `cpu` is not one of the queue's CPUs, or if the queue rejects it.
+    /// Returns `work` if `cpu` does not belong to the queue, or if the queue rejects it.
     ///
     /// # Examples
     /// ```

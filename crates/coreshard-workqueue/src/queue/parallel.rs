@@ -88,17 +88,17 @@ impl<P: Platform> Workqueue<P> {
     /// Calls `body` with a scope through which it can queue work that borrows from outside, and waits until all of that work
     /// has finished.
     ///
-    /// On a worker that may run them (see [`JoinHandle::join`](crate::JoinHandle::join)), the caller runs those of the scope's
-    /// items that have not begun, so scopes may nest as deep as there is stack. Such an item runs within the caller's thread
-    /// state: locks that are held, cells that are borrowed.
+    /// On a worker that may run them (see [`JoinHandle::join`](crate::JoinHandle::join)), the caller runs the scope's items
+    /// that have not begun, so scopes may nest as deep as there is stack. Such an item runs within the caller's thread state:
+    /// locks that are held, cells that are borrowed.
     ///
     /// `body` runs on the caller's thread, as in rayon's `in_place_scope`. [`WorkScope::submit`] gives handles to results;
     /// [`try_scope`](Self::try_scope) returns all panics.
     ///
     /// # Panics
     /// Panics with the panic of `body`, or else with that of the first item to panic, after all items have finished. Other
-    /// panics go to the queue's panic handler. Panics with [`Forked`](crate::Forked) in a process that `body` forked, where the
-    /// scope's items never finish.
+    /// panics go to the queue's panic handler. Panics with [`Forked`](crate::Forked) in a process that `body` forked: the
+    /// scope's items never finish there.
     ///
     /// # Examples
     /// ```
@@ -219,8 +219,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Calls `map` with each element, on as many of the queue's workers as are available, and returns the results in the order
-    /// of the elements. The elements are those of a slice (`&slice[..]`), a mutable slice (`&mut slice[..]`), or a range
-    /// (`0..n`).
+    /// of the elements. These come from a slice (`&slice[..]`), a mutable slice (`&mut slice[..]`), or a range (`0..n`).
     ///
     /// # Errors
     /// Fails as [`install`](Self::install) does: `map` is then dropped, uncalled.
@@ -263,7 +262,7 @@ impl<P: Platform> Workqueue<P> {
     }
 
     /// Calls `map` with each element, on as many of the queue's workers as are available, and combines the results with
-    /// `reduce`, two neighbours at a time, the earlier first. Returns `None` if there are no elements. The grouping depends on
+    /// `reduce`, two neighbours at a time, the earlier first. Returns `None` without elements. The grouping depends on
     /// which workers are available, so `reduce` must be associative; it need not be commutative.
     ///
     /// # Errors
@@ -401,7 +400,7 @@ impl<P: Platform> Workqueue<P> {
     /// [`Cpu`](coreshard_topology::Scope::Cpu), like the kernel's `schedule_on_each_cpu()`.
     ///
     /// If the queue's pods change during the call ([`Runtime::set_usable`](crate::Runtime::set_usable),
-    /// [`change`](Self::change)), the results are those of the pods that it has at the end. `body` may also have been called in
+    /// [`change`](Self::change)), the results come from the pods that it has at the end. `body` may also have been called in
     /// pods that no longer exist.
     ///
     /// Each call is an item of the queue, except that a caller inside one of the queue's items runs its own pod's call itself.

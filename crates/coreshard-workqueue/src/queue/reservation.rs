@@ -70,7 +70,7 @@ impl<P: Platform> Reservation<P> {
     /// Queues `work` in the pod of `cpu` without waiting; see [`Workqueue::queue_on`](crate::Workqueue::queue_on).
     ///
     /// # Errors
-    /// Returns `work` if `cpu` is not one of the queue's CPUs, or if the queue rejects it; never because it is full.
+    /// Returns `work` if `cpu` does not belong to the queue, or if the queue rejects it; never because it is full.
     ///
     /// # Examples
     /// ```

@@ -1,5 +1,5 @@
-//! References from tasks to their queue: a task may be woken after the queue's last holder is gone, and then still accesses the
-//! queue.
+//! References from tasks to their queue: a task may be woken after the queue's last holder was dropped, and still accesses the
+//! queue then.
 //!
 //! These references keep only the queue's memory. A task that waits for something may exist forever, but the workers exit when
 //! the queue's last handle is dropped and its last item has finished (`Shared::end`). A task that is woken later finds the
@@ -34,13 +34,13 @@ impl<P: Platform> TaskRef<P> {
         for count in &shared.task_counts.counts {
             let kept = Arc::into_raw(Arc::clone(shared));
             if count.fetch_or(LEFT, AcqRel) == 0 {
-                // SAFETY: from `into_raw` above; there is no task to take it.
+                // SAFETY: from `into_raw` above; without tasks, no task takes it.
                 drop(unsafe { Arc::from_raw(kept) });
             }
         }
     }
 
-    /// Counts one more task with those of `pod`. The caller holds the queue.
+    /// Counts one more task in `pod`. The caller holds the queue.
     pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
         let count = pod % shared.task_counts.counts.len();
         // Relaxed: the queue's last holder leaves only after the caller's hold on the queue has ended.

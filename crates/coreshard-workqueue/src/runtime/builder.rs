@@ -206,7 +206,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
     }
 
     /// Limits the items like [`max_active`](Self::max_active), but splits the limit among the nodes, so that the queue's items
-    /// share no cache line between nodes. Each node's share is its share of the queue's CPUs, rounded up, but at least
+    /// share no cache line between nodes. Each node's share is proportional to its CPUs, rounded up, but at least
     /// min(`items`, 8): that many items that wait for one another always make progress, wherever they were queued. The shares
     /// may sum to more than `items`. (The rule of Linux' kernel/workqueue.c since 6.9.)
     ///
@@ -236,7 +236,7 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.limit(MaxActive::EachPod(items))
     }
 
-    /// Runs one item at a time, in the order in which they were queued, whatever pools they run in.
+    /// Runs one item at a time, in queueing order, whatever pools they run in.
     ///
     /// This applies to items, not to threads: a loop or a [`join`](crate::join) inside an item still uses other workers, unless
     /// the queue has [`serial_items`](Self::serial_items).
@@ -414,9 +414,9 @@ impl<'runtime, P: Platform> Builder<'runtime, P> {
         self.with(|request| request.hooks = hooks)
     }
 
-    /// Adds `hooks`, which run inside the existing ones: the runtime's, or those of [`hooks`](Self::hooks). If hooks exist
-    /// already, the queue shares its pools only with queues built from this same builder's hooks, so set hooks for many queues
-    /// on the runtime.
+    /// Adds `hooks`, which run inside the existing ones: the runtime's, or the ones set by [`hooks`](Self::hooks). If hooks
+    /// exist already, the queue shares its pools only with queues built from this same builder's hooks, so set hooks for many
+    /// queues on the runtime.
     ///
     /// # Examples
     /// ```

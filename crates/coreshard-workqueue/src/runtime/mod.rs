@@ -40,8 +40,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// Creates the runtime. Starts no threads; queues do.
     ///
     /// # Errors
-    /// Fails if there is no usable CPU, a CPU to be used does not exist, the quota is not a number above 0, or the number or
-    /// the maximum of workers is 0.
+    /// Fails if no CPU is usable, a CPU to be used does not exist, the quota is not a number above 0, or the number or the
+    /// maximum of workers is 0.
     ///
     /// # Examples
     /// ```
@@ -140,8 +140,8 @@ impl<P: Platform> Runtime<P> {
         }
     }
 
-    /// Continues on other CPUs: those that were taken offline, or removed from the process's affinity or cpuset, are no longer
-    /// used, and those that returned are used again. Each queue's pods are computed anew, and the queue moves to them as by
+    /// Continues on other CPUs: CPUs that were taken offline, or removed from the process's affinity or cpuset, are no longer
+    /// used, and CPUs that returned are used again. Each queue's pods are computed anew, and the queue moves to them as by
     /// [`Workqueue::change`]: items that were queued before run in the pools that they were queued to, and no item is lost. A
     /// queue with a mask uses the remaining CPUs of the mask. If none remains, it uses all CPUs, with a warning, until CPUs of
     /// the mask return.
@@ -182,8 +182,8 @@ impl<P: Platform> Runtime<P> {
     /// Accepts no more queues and no more work, and waits until all accepted work has finished, or for `timeout`.
     ///
     /// # Errors
-    /// Fails if work is left when the timeout elapses. The work continues, and the call may be repeated. In a process that was
-    /// forked from the runtime's, there are no threads to wait for, and the call has no effect.
+    /// Fails if work is left when the timeout elapses. The work continues, and the call may be repeated. A process that was
+    /// forked from the runtime's has no threads to wait for, and the call has no effect.
     ///
     /// # Examples
     /// ```
@@ -215,8 +215,8 @@ impl<P: Platform> Runtime<P> {
     /// Shuts all queues down at once, each as by [`Workqueue::shutdown_now`], and accepts no new ones. Work that has not begun
     /// is returned, sleeping and waiting futures are dropped, and work that has begun is waited for, for `timeout` in all.
     ///
-    /// The items are returned queue by queue, in the order in which the queues were built. A [`Sleep`] in another executor's
-    /// future continues; so do teams, which end with their handles.
+    /// The items are returned queue by queue, the oldest queue first. A [`Sleep`] in another executor's future continues; so do
+    /// teams, which end with their handles.
     ///
     /// # Examples
     /// ```

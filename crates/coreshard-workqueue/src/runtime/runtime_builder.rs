@@ -79,8 +79,8 @@ impl<P: Platform> RuntimeBuilder<P> {
         &self.topology
     }
 
-    /// Sets the CPUs of the topology that may be used. Default: those that the process may use, by its main thread's affinity;
-    /// all CPUs on a simulated machine, and on one that is [laid over](Self::laid_over) others.
+    /// Sets the CPUs of the topology that may be used. Default: the CPUs that the process may use, by its main thread's
+    /// affinity; all CPUs on a simulated machine, and on one that is [laid over](Self::laid_over) others.
     ///
     /// # Examples
     /// ```
@@ -114,8 +114,8 @@ impl<P: Platform> RuntimeBuilder<P> {
     /// [`cpu_quota`](Self::cpu_quota), which is ignored if this is set.
     ///
     /// The pools of a set divide the workers by their CPUs: with 8 workers on pods of 4 and 12 CPUs, 2 and 6 run. A pool has at
-    /// least one, so there may be more if there are many pods, and at most 512. A queue on some of the runtime's CPUs has its
-    /// CPUs' share. Blocked workers do not count; [`max_workers_per_pool`](Self::max_workers_per_pool) and
+    /// least one, so there may be more if there are many pods, and at most 512. A queue that uses only some CPUs has their
+    /// share. Blocked workers do not count; [`max_workers_per_pool`](Self::max_workers_per_pool) and
     /// [`max_workers`](Self::max_workers) limit the number including them, and apply here as well.
     ///
     /// # Examples

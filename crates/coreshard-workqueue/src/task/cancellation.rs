@@ -33,7 +33,8 @@ const MIN_CHILDREN: usize = 32;
 /// is stopped by force.
 ///
 /// Clones are the same token. A [`child_token`](Self::child_token) is cancelled with its parent, and may be cancelled alone.
-/// For example, a service gives each request a child of its own token, and each request gives its parts children of that one.
+/// For example, a service gives each request a child of the service's token, and each request gives its parts children of that
+/// one.
 ///
 /// ```
 /// use coreshard::CancellationToken;

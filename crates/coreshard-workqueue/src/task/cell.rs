@@ -6,8 +6,8 @@
 //! 2. Only the worker that has set `RUNNING` accesses the future, and drops it.
 //! 3. That worker writes the outcome before `DONE`; after that, the handle owns it.
 //! 4. The schedule function exists until the task is done and no sender is inside it: it holds the queue.
-//! 5. The future, its outcome, and the waiter's waker are user code: they are called and dropped where panics are caught, with
-//!    no obligation pending. Their panics go to the handle, or to the queue's panic handler.
+//! 5. The future, its outcome, and the waiter's waker are user code: they are called and dropped inside a catch of panics,
+//!    with no obligation pending. Their panics go to the handle, or to the queue's panic handler.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -30,7 +30,7 @@ use crate::insight::TaskSpan;
 use crate::queue::{Unclaimed, WaitingTable, WaitingTask};
 use crate::timers::Timers;
 
-/// How a task is sent to a worker, and where its panics are reported.
+/// Sends a task to a worker, and reports its panics.
 pub(super) trait Schedule<P: Platform>: Send + Sync {
     /// Sends it, to be run once; returns it if no worker would run it.
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>>;
@@ -49,7 +49,7 @@ pub(super) trait Schedule<P: Platform>: Send + Sync {
     unsafe fn list(&self, _: WaitingTask) -> bool {
         true
     }
-    /// Removes it from that list, if it is there.
+    /// Removes it from that list, if it is listed.
     ///
     /// # Safety
     /// The caller has set `RUNNING`.
@@ -65,7 +65,7 @@ pub(super) struct Head<P: Platform> {
     table: &'static CellTable<P>,
     /// The waker of the handle's owner.
     awaiter: Lock<P, Option<Waker>>,
-    /// The process in which it was created: it is not polled in one forked from that.
+    /// The process that created it: it is not polled in one forked from that.
     process_generation: u32,
 }
 
@@ -215,7 +215,7 @@ unsafe fn head<P: Platform>(data: *const ()) -> NonNull<Head<P>> {
 }
 
 /// # Safety
-/// `data` is a task's head, of which the caller holds a reference.
+/// `data` is the head of a task that the caller holds a reference to.
 unsafe fn clone_waker<P: Platform>(data: *const ()) -> RawWaker {
     // SAFETY: by this function's contract.
     unsafe { head::<P>(data).as_ref() }.state.add_reference();
@@ -453,7 +453,7 @@ where
             dropped.err().into_iter().for_each(report);
         });
         let seen = task.head.state.finish(|| {
-            // SAFETY: RUNNING is still set, and there is no handle.
+            // SAFETY: RUNNING is still set, and the handle was dropped.
             if let Some(Ok(value)) = unsafe { Self::take_outcome(head) } {
                 user::discard(value).err().into_iter().for_each(report);
             }
@@ -466,7 +466,7 @@ where
             // SAFETY: counted by `finish`.
             unsafe { sent(head) };
         } else if !has_senders(seen) {
-            // SAFETY: it is done, and there are no senders, now or later.
+            // SAFETY: it is done, and has no senders, now or later.
             unsafe { Self::release(head) };
         }
         // SAFETY: the caller's reference.

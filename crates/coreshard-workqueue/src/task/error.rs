@@ -19,7 +19,7 @@ pub(super) enum TaskErrorKind {
 }
 
 impl TaskError {
-    /// Panics with the future's panic, or with the reason why there is no value.
+    /// Panics with the future's panic, or with the reason why the value is missing.
     pub(super) fn throw(self) -> ! {
         match self.kind {
             TaskErrorKind::Panicked(panic) => panic.resume(),

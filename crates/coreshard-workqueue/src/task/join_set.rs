@@ -58,7 +58,7 @@ struct TaskPlace<P: Platform, T> {
 /// The list that the tasks' wakers write.
 struct EndedTasks<P: Platform> {
     inner: Lock<P, EndedList>,
-    /// The process in which it was created.
+    /// The process that created it.
     process_generation: u32,
 }
 

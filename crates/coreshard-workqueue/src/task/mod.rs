@@ -4,8 +4,8 @@
 //! enters through the intake like any other, counts for `max_active`, `drain` and the statistics, and may call `blocking` and
 //! `join`. While the future waits for something, the queue holds no item of it.
 //!
-//! A task stays in the pod that it was spawned in: each poll is sent there, where its memory is in the cache, whichever thread
-//! wakes it. (A guest of that pod may run the poll, as any item.)
+//! A task stays in the pod that it was spawned in: whichever thread wakes it, each poll is sent to that pod, which has its
+//! memory in the cache. (A guest of that pod may run the poll, as any item.)
 //!
 //! This module reaches two objects by address. A task is freed by the thread that drops its last reference when no sender is
 //! left. Its *queue* is held by a [`TaskRef`], which exists until the task is done and no thread is inside `Home::send` any
@@ -140,8 +140,8 @@ impl<T> Task<T> {
     /// Cancels the future and waits until it is dropped. Returns the result if it has completed before.
     ///
     /// # Panics
-    /// Panics with the future's panic, if it had panicked before; with [`Forked`](crate::Forked) in a forked process, where it
-    /// never completes.
+    /// Panics with the future's panic, if it had panicked before; with [`Forked`](crate::Forked) in a forked process, since it
+    /// never completes there.
     ///
     /// # Examples
     /// ```

@@ -313,7 +313,7 @@ impl<P: Platform> TeamBuilder<'_, P> {
         let by_program = start.is_some();
         let mut failure = None;
         let mut start_member = |index, has_name, spec: ThreadSpec, body| {
-            let Some(start) = &mut start else { unreachable!("only called where there is one") };
+            let Some(start) = &mut start else { unreachable!("only called if there is one") };
             start(MemberThread { index, has_name, spec, body }).map_err(|error| {
                 let reason = io::Error::other(error.to_string());
                 failure = Some(error);

@@ -16,7 +16,7 @@ pub(super) struct Listing<P: Platform> {
 }
 
 impl<P: Platform> Queue for Listing<P> {
-    /// The number of members is fixed; the kernel decides where they may run.
+    /// Does nothing: the number of members is fixed, and the kernel enforces their CPUs.
     fn follow_cpus(self: Arc<Self>) -> Result<(), BuildError> {
         Ok(())
     }

@@ -63,7 +63,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
                 drop(value);
                 thrown.resume()
             }
-            (Err(()), None) => unreachable!("what was thrown was noted"),
+            (Err(()), None) => unreachable!("the panic was recorded"),
         }
     }
 

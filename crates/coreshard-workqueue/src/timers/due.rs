@@ -27,7 +27,7 @@ pub(crate) trait Timed<P: Platform>: Send + Sized + 'static {
     fn revoke(self) {}
 }
 
-/// A [`Timed`] value, without an allocation of its own.
+/// A [`Timed`] value, stored inline.
 pub(crate) struct Due<P: Platform> {
     kind: &'static DueKind<P>,
     value: [MaybeUninit<usize>; WORDS],

@@ -63,7 +63,7 @@ impl<T> Heap<T> {
         self.nodes.len()
     }
 
-    /// Adds an entry. Returns it if there is no place for it, of which there are 2³² − 1.
+    /// Adds an entry. Returns it if the heap is full, at 2³² − 1 entries.
     pub(crate) fn insert(&mut self, deadline: Time, entry: T) -> Result<Key, T> {
         let at = self.nodes.len() as u32;
         let place = match self.free.pop() {

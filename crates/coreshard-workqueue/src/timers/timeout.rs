@@ -63,7 +63,7 @@ impl<P: Platform, F: Future> Future for Timeout<F, P> {
     /// Polls the future first: one that completes at the time limit counts as completed.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: the future is not moved from here on: only a pinned reference to it is handed out. The sleep may be moved at
-        // any time, and this type has no destructor of its own.
+        // any time, and this type does not implement `Drop`.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         if let Poll::Ready(value) = unsafe { Pin::new_unchecked(&mut this.future) }.poll(context) {

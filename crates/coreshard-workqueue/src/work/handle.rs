@@ -67,7 +67,7 @@ impl<P: Platform> Work<P> {
     /// Queues it like [`queue`](Self::queue), in the pod of `cpu`.
     ///
     /// # Errors
-    /// Fails as [`queue`](Self::queue) does, and if `cpu` is not one of the queue's CPUs.
+    /// Fails as [`queue`](Self::queue) does, and if `cpu` does not belong to the queue.
     ///
     /// # Examples
     /// ```
@@ -128,7 +128,7 @@ impl<P: Platform> Work<P> {
     /// CPU or node by then, because CPUs were removed or its scope was changed, the item goes to another of its pods.
     ///
     /// # Errors
-    /// Fails now as those methods do, including if `target` is not one of the queue's, although the delay has not elapsed.
+    /// Fails now as those methods do, including if `target` does not belong to the queue, although the delay has not elapsed.
     ///
     /// # Examples
     /// ```
@@ -218,8 +218,8 @@ impl<P: Platform> Work<P> {
     /// another worker takes this worker's place during the wait. Returns false if there was nothing to wait for.
     ///
     /// # Errors
-    /// Fails if it is called by the item itself, or by an item of an ordered queue in which this one waits: the wait could
-    /// never end.
+    /// Fails if it is called by the item itself, or by an item of an ordered queue that this one waits in: the wait could never
+    /// end.
     ///
     /// # Examples
     /// ```

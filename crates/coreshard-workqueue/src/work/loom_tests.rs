@@ -237,7 +237,7 @@ fn loom_a_flush_ends_after_the_run_that_it_waits_for() {
         let worker = Arc::clone(&model);
         let worker = loom::thread::spawn(move || worker.work_until_idle());
         model.flush();
-        assert_eq!(model.runs.load(Relaxed), 1, "and what the run did is seen");
+        assert_eq!(model.runs.load(Relaxed), 1, "and the run's writes are visible");
         worker.join().unwrap();
     });
 }

@@ -46,12 +46,12 @@ pub(super) struct WorkCore<P: Platform> {
     pub(super) name: &'static Name,
     /// Notifies its waiters.
     pub(super) over: Event<P>,
-    /// The process in which it was created: in a process forked from it, a pending queueing never runs.
+    /// The process that created it: in a process forked from it, a pending queueing never runs.
     pub(super) process_generation: u32,
     pub(super) slot: Lock<P, Held<P>>,
     /// The type name of its function.
     pub(super) function: &'static str,
-    /// Where it was created, for its spans.
+    /// The place of its creation, for its spans.
     pub(super) made_at: &'static Location<'static>,
 }
 
@@ -146,7 +146,7 @@ impl<P: Platform> Drop for WorkCore<P> {
             let panic = thrown.message().unwrap_or_default();
             let work = self.function;
             say(|| {
-                tracing::error!(work, panic, "what a work item held panicked as it was dropped")
+                tracing::error!(work, panic, "a work item's function panicked as it was dropped")
             });
         }
     }

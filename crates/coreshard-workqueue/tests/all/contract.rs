@@ -399,7 +399,7 @@ fn what_cannot_be_built_says_why() {
     assert!(nice.contains("120") && nice.contains("-20 to 19"), "{nice}");
     // Root would get -20 for it.
     let nice = error(runtime.workqueue().nice(-128));
-    assert!(nice.contains("-128; allowed are -20 to 19"), "{nice}");
+    assert!(nice.contains("-128: expected -20 to 19"), "{nice}");
     let no_cores = error(runtime.workqueue().shard_size(0));
     assert!(no_cores.contains("shard size is 0; at least 1"), "{no_cores}");
 

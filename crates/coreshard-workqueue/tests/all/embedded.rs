@@ -504,7 +504,7 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     };
     for delay in [Duration::ZERO, Duration::from_millis(1)] {
         let error = to(99, delay).unwrap_err().to_string();
-        assert!(error.contains("CPU 99 is none of the workqueue's"), "{error}");
+        assert!(error.contains("CPU 99 is not a CPU of the workqueue"), "{error}");
     }
     assert!(to(3, Duration::from_millis(20)).unwrap());
     runtime.set_usable("0-1".parse().unwrap()).unwrap();

@@ -82,6 +82,6 @@ fn one_item_is_no_plural() {
     ];
     drop(end);
     for text in texts {
-        assert!(text.starts_with("1 work item was") && text.contains("it goes on"), "{text}");
+        assert!(text.starts_with("1 work item was") && text.contains("it continues"), "{text}");
     }
 }

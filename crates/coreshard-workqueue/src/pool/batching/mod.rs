@@ -298,10 +298,10 @@ impl ServiceTimeEstimator {
     }
 }
 
-/// Claims by which one delay is judged.
+/// Claims that one delay is judged by.
 const CLAIMS_TO_A_ROUND: u64 = 16;
 
-/// Items per claim, on average: with fewer there is no flood.
+/// Items per claim, on average: fewer do not count as a flood.
 const FEW_ITEMS: u64 = 3;
 
 /// Items per claim, on average, that pay for the transfer of the cache line.
@@ -347,11 +347,11 @@ impl Flow {
 enum Phase {
     /// No delay, for this many rounds.
     Rest(u32),
-    /// No delay, for this many rounds more, in which the items are counted.
+    /// No delay, for this many more rounds, while the items are counted.
     Without(u32),
     /// The delay was increased; before, a round had this many items.
     Trial(u64),
-    /// A delay, for this many rounds more.
+    /// A delay, for this many more rounds.
     With(u32),
 }
 

@@ -6,7 +6,7 @@ mod estimator {
 
     const WAKE_UP_NS: u64 = WakeCost::ASSUMED.latency_ns();
 
-    /// Claims of `items`, each of which takes `item_ns`.
+    /// Claims of `items` that take `item_ns` each.
     fn claims(
         estimator: &mut ServiceTimeEstimator,
         now_ns: &mut u64,
@@ -72,7 +72,7 @@ mod estimator {
             estimator.look(now_ns, || Some(ThreadUsage { cpu_time, waits }));
         }
 
-        /// Single items that take this long each, of which the worker runs `cpu_ns` and waits this often.
+        /// Single items that each take this long, use `cpu_ns` of CPU time and wait this often.
         fn items(&mut self, estimator: &mut ServiceTimeEstimator, times: u32, took: Self) {
             for _ in 0..times {
                 estimator.claimed(1);

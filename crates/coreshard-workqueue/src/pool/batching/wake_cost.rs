@@ -56,8 +56,7 @@ impl WakeCost {
     }
 }
 
-/// Wake-ups of a pool's workers: how many took a system call, and what they cost. Kept on a cache line that wakers write
-/// anyway.
+/// How many wake-ups of a pool's workers took a system call, and their cost. Kept on a cache line that wakers write anyway.
 pub(in crate::pool) struct WakeMeter<P: Platform> {
     count: P::AtomicU64,
     /// A [`WakeCost`]. Relaxed: it is an estimate, and a lost update does no harm.

@@ -25,7 +25,7 @@ pub(crate) const CAPACITY: usize = 3;
 const MAX_PRIVATE: u32 = 16;
 
 /// How long a waiter leaves a lone subtask to its forker, which pops it sooner if it has nothing else to do. Otherwise a chain
-/// of jobs, each of which forks the next, would move from CPU to CPU with each job.
+/// of jobs that each fork the next would move from CPU to CPU with each job.
 #[cfg(not(loom))]
 const LONE_SPINS: u32 = 16;
 #[cfg(loom)]
@@ -72,8 +72,8 @@ struct ThievesWords<P: Platform> {
     is_reserved: P::AtomicU32,
 }
 
-/// The root job of the owner's current subtask, and the first place whose job is a subtask of it, in the bits where the shared
-/// word has `top`.
+/// The root job of the owner's current subtask, and the first place whose job is a subtask of it. The place has the bits of
+/// `top` in the shared word.
 ///
 /// Every job named here is a subtask of that root, though not every such subtask is named. A waiter may run only named ones.
 #[derive(Clone, Copy)]
@@ -198,7 +198,7 @@ impl<P: Platform, T> Deque<P, T> {
         self.steal_if(|word| self.begins_with_part_of(whole, word))
     }
 
-    /// True if there is exactly one job, which was there for less time than its owner takes to return to it.
+    /// True if there is exactly one job, and its owner is about to pop it.
     fn is_fresh(&self) -> bool {
         let before = self.shared.word.load(Relaxed);
         is_lone(before) && {

@@ -151,9 +151,9 @@ fn loom_who_asks_for_a_part_gets_a_part_of_that() {
 
 /// Jobs that were on the stack before the owner began a subtask of a root job are not subtasks of that root.
 ///
-/// Fails with `begins_with_part_of` that ignores the place from which on subtasks lie.
+/// Fails with `begins_with_part_of` that ignores the first place of the subtasks.
 #[test]
-fn loom_what_was_there_before_is_no_part() {
+fn loom_a_job_pushed_before_a_root_job_is_not_its_subtask() {
     Loom::check(3, || {
         let stack = Arc::new(Stack::new());
         let jobs = Arc::new([Job::new(), Job::new()]);
@@ -161,7 +161,7 @@ fn loom_what_was_there_before_is_no_part() {
             let (stack, jobs) = (Arc::clone(&stack), Arc::clone(&jobs));
             loom::thread::spawn(move || {
                 let Some(job) = stack.steal_part_of(1) else { return };
-                assert!(std::ptr::eq(job.as_ptr(), &*jobs[1]), "what was there before");
+                assert!(std::ptr::eq(job.as_ptr(), &*jobs[1]), "the job pushed before");
                 jobs[1].run();
                 // SAFETY: as in `steal`.
                 unsafe { Latch::open(&raw const jobs[1].done) };

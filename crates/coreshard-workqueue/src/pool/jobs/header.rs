@@ -31,7 +31,7 @@ pub(crate) struct Header<P: Platform> {
 pub(crate) struct JobKind<P: Platform> {
     /// Runs the job, once.
     pub(in crate::pool) run: unsafe fn(*const Header<P>),
-    /// The job of which it is a subtask: its latch opens when that has finished, in `run` or later.
+    /// Its root job: the latch opens when that has finished, in `run` or later.
     pub(in crate::pool) root: unsafe fn(*const Header<P>) -> *const Latch<P>,
     /// The queue of the item it belongs to, if more subtasks of that item may be spawned; 0 for none.
     pub(in crate::pool) queue: unsafe fn(*const Header<P>) -> u64,

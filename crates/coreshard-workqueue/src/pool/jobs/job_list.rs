@@ -44,12 +44,11 @@ pub(crate) enum JobBody<P: Platform> {
 /// A job in a list.
 pub(crate) struct ListedJob<P: Platform> {
     pub(crate) body: JobBody<P>,
-    /// The job of which it is a subtask, if a caller waits for that; else null. It lives until `body` has
-    /// finished.
+    /// Its root job, if a caller waits for that; else null. It lives until `body` has finished.
     pub(crate) root: *const Latch<P>,
     /// The counter of such subtasks, if they are counted: the runner counts the job there as finished.
     pub(crate) parts: *const Parts<P>,
-    /// The job of which its maker ran a subtask at that time; only its address is used.
+    /// The root job of the subtask that its maker was running; only its address is used.
     pub(crate) within: *const Latch<P>,
 }
 

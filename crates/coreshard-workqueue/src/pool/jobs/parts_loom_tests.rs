@@ -10,7 +10,7 @@ use super::parts::{Parts, Tickets};
 
 type Cell = <Loom as Platform>::Cell<u32>;
 
-/// A job of two subtasks, the second of which is spawned by the first, and a cell for each one's effect.
+/// A job of two subtasks, and a cell for each one's effect. The first subtask spawns the second.
 struct Thing {
     parts: Parts<Loom>,
     done: [Cell; 2],

@@ -78,7 +78,7 @@ struct Watched<P: Platform> {
     running: bool,
 }
 
-/// CPUs that these pools may use: those of the largest set, which has one pool for each pod.
+/// CPUs that these pools may use: the CPUs of the largest set, which has one pool for each pod.
 fn cpus_of<P: Platform>(pools: &[(Arc<Pool<P>>, Seen<P>)]) -> usize {
     let mut sets = BTreeMap::new();
     for (pool, _) in pools {

@@ -132,8 +132,8 @@ impl MayHog {
         Self { left: most.saturating_sub(running), beyond, taken: 0 }
     }
 
-    /// Takes a replacement, if one is permitted in a pool that has begun nothing for this long, and in which items or only
-    /// forked jobs wait.
+    /// Takes a replacement, if one is permitted in a pool that has begun nothing for this long while items, or only forked
+    /// jobs, wait.
     fn take(&mut self, items_wait: bool, stands_still_for: Duration, watch: &Watchdog) -> bool {
         let Some(threshold) = watch.cpu_intensive else { return false };
         let may = if items_wait && self.left > 0 {
@@ -208,8 +208,7 @@ struct Scan<'scan, P: Platform> {
     found: Findings,
 }
 
-/// Finds replacements for workers that wait inside an item or hog a CPU, and for those that
-/// could not be started.
+/// Finds replacements for workers that wait inside an item, hog a CPU or could not be started.
 pub(in crate::pool) fn scan<P: Platform>(
     pool: &Arc<Pool<P>>,
     number: u64,
@@ -308,7 +307,7 @@ impl<'scan, P: Platform> Scan<'scan, P> {
     }
 
     /// A value that changes with every item that a worker begins. A worker that shares its jobs and takes them back makes
-    /// progress, and the waiting jobs are subtasks of its own.
+    /// progress, and the waiting jobs are its own subtasks.
     fn fingerprint(&self, state: &mut State<P>, has_work: bool) -> u64 {
         let pool = self.pool;
         let forks_alone = has_work && !state.items_wait(pool) && !pool.has_mail();

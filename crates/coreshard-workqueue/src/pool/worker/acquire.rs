@@ -164,7 +164,7 @@ impl<P: Platform> Worker<'_, P> {
         items
     }
 
-    /// Under the lock, when no item waits: goes on stealing, or notes where the next items will appear.
+    /// Under the lock, when no item waits: goes on stealing, or notes the slots of the next items.
     fn find_nothing(&mut self, mut state: PoolGuard<'_, P>, home: usize) {
         let pool = self.pool;
         let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
@@ -300,8 +300,8 @@ impl<P: Platform> Worker<'_, P> {
             && batching.estimator.suppresses_wake(items)
     }
 
-    /// Sends a worker that waits for this CPU to another one, where it takes the rest; a worker that was only just woken, if
-    /// the rest is worth the move. Under the lock, so that it cannot exit meanwhile.
+    /// Sends a worker that waits for this CPU to another one, to take the rest. A worker that was only just woken is sent only
+    /// if the rest is worth the move. Under the lock, so that it cannot exit meanwhile.
     #[inline]
     fn send_other_away(&mut self, state: &mut State<P>, home: usize, left: bool) -> bool {
         let pool = self.pool;
@@ -396,7 +396,7 @@ impl<P: Platform> Worker<'_, P> {
         let pool = self.pool;
         let kick = state.pass_on(pool, false);
         let is_armed = state.arm_for_thieves(pool);
-        // It may start another worker, for which it takes the lock again.
+        // It may have to start another worker, and take the lock again for that.
         let may_start = state.idle.count() == 0 && state.active() < state.limit(pool);
         self.looked_ns = if is_armed && !may_start { P::rough_ns() } else { 0 };
         self.slot.is_called_back.store(0, Relaxed);

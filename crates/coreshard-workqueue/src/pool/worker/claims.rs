@@ -15,7 +15,7 @@ use crate::pool::waiting_items::TaggedItem;
 /// A worker's open claims: the ranges of its slot say how much is left of each.
 pub(super) struct OpenClaims<'pool, P: Platform> {
     ranges: &'pool [Range<P>; MAX_CLAIMS],
-    /// Where the worker stores the injector that its items come from.
+    /// The injector that the worker's items come from; the worker stores it here.
     producer: &'pool Cell<Option<usize>>,
     /// The segment of each.
     segments: [*mut Segment<P>; MAX_CLAIMS],

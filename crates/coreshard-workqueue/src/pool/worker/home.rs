@@ -31,7 +31,7 @@ impl Homing {
     }
 
     /// Brings the worker back, if the kernel has moved it out of its pod, and confines it there for a while. The waker may
-    /// keep the pod's CPUs busy, like a producer that waits for each item on a pool of its own CPU. Then each wake-up would
+    /// keep the pod's CPUs busy, like a producer that waits for each item on a pool of one CPU. Then each wake-up would
     /// move the worker out again, at the cost of two migrations and two system calls.
     pub(super) fn return_to<P: Platform>(&mut self, place: &Place) {
         if place.home == place.roam {

@@ -96,7 +96,7 @@ struct Worker<'pool, P: Platform> {
     is_member: bool,
     /// For a guest: its own pool.
     home_pool: Option<&'pool Pool<P>>,
-    /// The process in which it runs items.
+    /// The process that it runs items in.
     process_generation: u32,
 }
 
@@ -346,7 +346,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     #[cold]
     fn end_in_fork(&self) -> ! {
         panic!(
-            "a work item ({}) has returned in a process that it forked, where its queue's workers are not: end that process inside the item, by exec or _exit",
+            "a work item ({}) has returned in a process that it forked, which has no workers of its queue: end that process inside the item, by exec or _exit",
             self.slot.function()
         );
     }
@@ -399,7 +399,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             Rest::None => return true,
             Rest::Exit => {
                 state.let_go(self.index);
-                // A rescuer leaves its pool to the sleeping workers, one of which must be designated for new items.
+                // A rescuer leaves its pool to the sleeping workers. One of these must be designated for new items.
                 let kick = state.appoint_designated(pool);
                 pool.unlock_and_kick(state, kick);
                 return false;
@@ -540,8 +540,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
 
     /// Enters the reactor, if there is one and no worker is in it.
     ///
-    /// One worker at a time is in it. It sleeps as every worker does, and is the designated waiter as long as
-    /// it is there: one that sleeps later does so unposted. So it runs the work that it sees become ready itself.
+    /// One worker at a time is in it. It sleeps as every worker does, and is the designated waiter while it is in the reactor:
+    /// one that sleeps later does so unposted. So it runs the work that it sees become ready itself.
     /// Its parker's word records that it sleeps elsewhere; a thread that gives it a permit then calls the reactor.
     ///
     /// No worker is in the reactor while the one that was has work. So busy workers poll it now and then. If the

@@ -19,7 +19,7 @@ use crate::queue::link::{
 /// The origin of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Any caller: rejected while the queue is drained, unless it is one of its own items.
+    /// Any caller: rejected while the queue is drained, unless it is an item of the queue.
     Outside,
     /// A task of the queue that was woken: rejected only by a closed queue.
     WokenTask,
@@ -199,7 +199,7 @@ impl<P: Platform> Generations<P> {
         };
         match waiting.outcome() {
             Some(outcome) => outcome,
-            None if is_relieved => unreachable!("it has slept until it was over"),
+            None if is_relieved => unreachable!("it has slept until the outcome was set"),
             None => Err(RefusedReason::WouldDeadlock),
         }
     }

@@ -42,7 +42,7 @@ fields!(Generations<P: Platform> { current, forked, capacity, inner });
 
 /// All fields `L:`.
 struct Inner<P: Platform> {
-    /// In the order in which they were last current.
+    /// In the order of their last time as the current one.
     all: Vec<Kept<P>>,
     /// Removed from `all`; producers may still use them.
     removed: Vec<Arc<Generation<P>>>,
@@ -129,7 +129,7 @@ impl<P: Platform> Generations<P> {
         Arc::clone(&self.current(&Reading::begin()).set)
     }
 
-    /// Changes the limits, and makes a generation on the lease's pools current. Earlier items stay where they are.
+    /// Changes the limits, and makes a generation on the lease's pools current. Earlier items stay in their pools.
     pub(crate) fn change(
         &self,
         lease: Lease<P>,
@@ -189,7 +189,7 @@ impl<P: Platform> Generations<P> {
     pub(crate) fn let_go(&self) {
         let (leases, mut leaving): (Vec<_>, _) = {
             let mut inner = self.inner.lock();
-            debug_assert!(inner.closed.is_some(), "nobody can queue");
+            debug_assert!(inner.closed.is_some(), "no item can be queued");
             inner.gone = true;
             let leases = inner.all.iter_mut().filter_map(|kept| kept.lease.take()).collect();
             (leases, std::mem::take(&mut inner.leaving))
@@ -380,12 +380,12 @@ impl<P: Platform> Inner<P> {
 
     fn kept(&self, generation: *const Generation<P>) -> &Kept<P> {
         let kept = self.all.iter().find(|kept| ptr::eq(&*kept.generation, generation));
-        kept.expect("what is current or waited for stays")
+        kept.expect("a generation that is current or waited for is kept")
     }
 
     fn kept_mut(&mut self, generation: *const Generation<P>) -> &mut Kept<P> {
         let kept = self.all.iter_mut().find(|kept| ptr::eq(&*kept.generation, generation));
-        kept.expect("what is current or waited for stays")
+        kept.expect("a generation that is current or waited for is kept")
     }
 
     /// Returns a generation on the lease's pools: a past one without waiters, or a new one. If `but` is given, it is another

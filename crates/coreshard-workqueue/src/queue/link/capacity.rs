@@ -41,7 +41,7 @@ fn free(word: u64) -> i64 {
     word.cast_signed() >> 1
 }
 
-/// The treatment of an item for which there is no permit.
+/// The treatment of an item that finds no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenFull {
     /// Its producer waits.
@@ -106,7 +106,7 @@ impl<P: Platform> Woken<P> {
         let before = std::mem::replace(&mut *producer.outcome.lock(), outcome);
         let waker = match before {
             Outcome::None(waker) => waker,
-            _ => unreachable!("who is on the list waits"),
+            _ => unreachable!("a listed producer waits"),
         };
         self.0.push((producer, waker));
     }
@@ -385,7 +385,7 @@ impl<P: Platform> WaitingProducer<P> {
 impl<P: Platform> Drop for WaitingProducer<P> {
     fn drop(&mut self) {
         if self.is_forked() {
-            // The lock may be held by a thread that does not exist in this process; there is no producer to wake either.
+            // The lock may be held by a thread that does not exist in this process. Producers do not exist here either.
             return;
         }
         let mut producers = self.capacity.producers.lock();
@@ -438,7 +438,7 @@ mod loom_tests {
         if !capacity.try_take() {
             let waiting = capacity.wait_in_line(false).expect("it is open");
             assert!(waiting.sleep());
-            waiting.outcome().expect("it is over").expect("it is open");
+            waiting.outcome().expect("the wait has ended").expect("it is open");
         }
         assert_eq!(inside.fetch_add(1, AcqRel), 0, "there is one permit");
         inside.fetch_sub(1, AcqRel);
@@ -503,7 +503,7 @@ mod loom_tests {
             let leaves = loom::thread::spawn(move || drop(waiting));
             capacity.give_back();
             leaves.join().unwrap();
-            assert!(capacity.try_take(), "nobody has it");
+            assert!(capacity.try_take(), "it was given back");
         });
     }
 

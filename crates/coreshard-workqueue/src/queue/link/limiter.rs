@@ -15,7 +15,7 @@ use crate::pool::LinkHead;
 /// `WQ_DFL_MIN_ACTIVE`).
 const MIN_SPLIT: usize = 8;
 
-/// Returns a node's share of a limit: proportional to its share of the queue's CPUs, rounded up, but enough for min(limit, 8)
+/// Returns a node's share of a limit: proportional to the node's part of all CPUs, rounded up, but enough for min(limit, 8)
 /// items that wait for one another, wherever they were queued, and no more than the whole. The shares may sum to more than the
 /// whole. (Linux, kernel/workqueue.c, `wq_update_node_max_active`.)
 fn share_of(limit: usize, node_cpus: usize, all_cpus: usize) -> usize {
@@ -97,7 +97,7 @@ impl<P: Platform> Limits<P> {
         self.apply();
     }
 
-    /// Takes out the items that wait for their turn, except those that are run in any case.
+    /// Takes out the items that wait for their turn, except items that are run in any case.
     pub(crate) fn take_waiting(&self) -> Vec<(Item, CountedIn<P>)> {
         self.limiters.iter().flat_map(|(.., limiter)| limiter.take_waiting()).collect()
     }
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(split(4, &[8, 8]), [4, 4], "or the whole limit");
         assert_eq!(split(1, &[8, 8]), [1, 1]);
         assert_eq!(split(512, &[8]), [512]);
-        assert_eq!(split(16, &[0, 8]), [8, 16], "a node whose CPUs are gone");
+        assert_eq!(split(16, &[0, 8]), [8, 16], "a node without CPUs");
         assert_eq!(split(16, &[0]), [8]);
     }
 }

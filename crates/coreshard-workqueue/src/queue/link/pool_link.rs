@@ -37,7 +37,7 @@ pub(crate) const GATED: u64 = 1 << 62;
 /// The bits that count items.
 pub(crate) const COUNT: u64 = GATED - 1;
 
-/// Larger than the number of counters, so that one bounds comparison also detects that there is no counter.
+/// Larger than the number of counters, so that one bounds comparison also detects a missing counter.
 const NO_INJECTOR_COUNTER: usize = usize::MAX;
 
 #[repr(C)]
@@ -402,7 +402,7 @@ impl<P: Platform> PoolLink<P> {
         self.core.queue_id()
     }
 
-    /// Returns the items that came in, and those that have finished.
+    /// Returns how many items came in, and how many have finished.
     #[cfg(all(test, loom))]
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.queued(), self.done())

@@ -39,14 +39,14 @@ const RELAYED: u32 = 4;
 /// them can still make progress.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
-/// The claim state of an item, and where it was queued.
+/// The claim state of an item, and the pool and injector that it was queued at.
 ///
 /// Its words identify things by their addresses, which may be stale once the item has finished. They are only compared with the
 /// addresses of things known to be alive (this worker's pool, the items that this thread is inside of). The comparison is valid
 /// if the item is found afterwards not to have begun.
 pub(crate) struct Claimable<P: Platform> {
     state: P::AtomicU32,
-    /// Beside the flags, so that an item is no larger.
+    /// Beside the flags, so that it does not make an item larger.
     injector: u16,
     /// The link that counted the item in; valid until the item has finished.
     link: NonNull<PoolLink<P>>,
@@ -157,7 +157,7 @@ impl Waiter {
         Some(waiter)
     }
 
-    /// Returns where items can be spawned as parts of an item of the queue: inside one, if nothing holds back new items of the
+    /// Returns the place to spawn items as parts of an item of the queue: inside one, if nothing holds back new items of the
     /// queue.
     pub(crate) fn spawn_place<P: Platform>(&self, shared: &Shared<P>) -> Option<SpawnPlace> {
         if !self.may_spawn {

@@ -37,7 +37,7 @@ impl<F, V> ItemCell<F, V> {
         // SAFETY: by this function's contract.
         match unsafe { self.empty() } {
             Content::Work(work) => work,
-            _ => unreachable!("an item that nobody has begun is there"),
+            _ => unreachable!("an item that has not begun has its closure"),
         }
     }
 
@@ -83,7 +83,7 @@ impl<F, V> ItemCell<F, V> {
         user::discard(unsafe { self.empty() })
     }
 
-    /// Takes the value, if there is one. The exclusive borrow proves that there is no other access.
+    /// Takes the value, if there is one. The exclusive borrow rules out any other access.
     pub(super) fn take_mut(&mut self) -> Option<V> {
         match std::mem::replace(self.0.get_mut(), Content::Empty) {
             Content::Value(value) => Some(value),

@@ -3,7 +3,7 @@
 //! If the caller is inside an item of the queue, and the queue need not see each of its items (for a limit or a measurement),
 //! new items are *spawned*: they are pushed to the worker's stack of forked jobs (`../pool/README.md`). Items queued by those
 //! jobs go to the stacks of the workers that run them. While the caller waits, it runs its spawned items that no worker has
-//! taken, the latest first, and then parts of those that other workers have taken. So scopes may nest as deep as there is
+//! taken, the latest first, and then parts of the items that other workers have taken. So scopes may nest as deep as there is
 //! stack, whatever the number of workers.
 //!
 //! Other items go through the intake. If the caller may run such an item (see [`Wait::Help`]), the item is *offered* to it:
@@ -266,7 +266,7 @@ impl<P: Platform> ScopeState<P> {
     }
 }
 
-/// A scope in which work may borrow what lives outside it; see [`Workqueue::scope`](crate::Workqueue::scope).
+/// A scope whose work may borrow data from outside it; see [`Workqueue::scope`](crate::Workqueue::scope).
 pub struct WorkScope<'scope, 'env: 'scope, P: Platform = Host> {
     queue: &'env Shared<P>,
     state: &'scope ScopeState<P>,
@@ -508,7 +508,7 @@ impl ScopePanics {
         self.body.as_ref()
     }
 
-    /// Returns the items' panics, in the order in which the items ended, except those reported by a handle.
+    /// Returns the items' panics, in the order of the items' ends, except panics that a handle has reported.
     pub fn items(&self) -> &[Panic] {
         &self.items
     }

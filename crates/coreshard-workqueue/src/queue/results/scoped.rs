@@ -61,7 +61,7 @@ impl<P: Platform, F, T> ScopedItem<P, F, T> {
     /// The value was left, and no other thread takes it.
     unsafe fn drop_value(&self) -> Option<Thrown> {
         // SAFETY: by this function's contract.
-        let value = unsafe { self.slot.take() }.expect("the value is there");
+        let value = unsafe { self.slot.take() }.expect("the value was left");
         self.ticket.keep(value.and_then(user::discard).err()?)
     }
 }
@@ -121,7 +121,7 @@ impl<P: Platform, F: FnOnce() -> T, T> AwaitedItem<P, T> for ScopedItem<P, F, T>
 
     unsafe fn take(&self) -> Result<T, Thrown> {
         // SAFETY: by this function's contract.
-        unsafe { self.slot.take() }.expect("an item that is over has left its value")
+        unsafe { self.slot.take() }.expect("a finished item has left its value")
     }
 }
 

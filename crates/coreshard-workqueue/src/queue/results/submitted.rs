@@ -224,7 +224,7 @@ pub(super) fn wait_until_over<P: Platform, T>(
 /// The length of each sleep in a wait without a limit.
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
-/// Sends `work`. Its borrows, and those of its result, must live until it has finished.
+/// Sends `work`. Its borrows and its result's borrows must live until it has finished.
 #[inline(always)]
 #[track_caller]
 pub(super) fn send<P, F, T>(entry: SubmitPermit<'_, P>, work: F) -> Arc<Submitted<P, F, T>>
@@ -276,7 +276,7 @@ where
     }
 
     fn set_aside(self) -> Option<Returned> {
-        // Claimed: no thread reads where it was queued from here on.
+        // Claimed: from here on, no thread reads the place it was queued at.
         self.0.claimable.begin().then(|| Returned::new(ReturnedSubmission(self.0)))
     }
 }

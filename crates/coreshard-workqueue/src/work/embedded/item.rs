@@ -60,8 +60,8 @@ pub(super) const PENDING: u32 = 1 << 0;
 pub(super) const DELAYED: u32 = 1 << 1;
 /// It was set up, rather than only zero-initialized.
 pub(super) const READY: u32 = 1 << 2;
-/// With `PENDING` only, the bits above identify the process in which it is queued: a queueing that was pending at a fork never
-/// runs in the child.
+/// With `PENDING` only, the bits above identify the process that queued it: a queueing that was pending at a fork never runs in
+/// the child.
 const PROCESS: u32 = 3;
 
 /// Returns the flags of an item that is pending in a process.

@@ -56,7 +56,7 @@ impl Model {
     }
 
     fn place(&self) -> NonNull<EmbeddedWork> {
-        NonNull::new(self.item.get()).expect("it is there")
+        NonNull::new(self.item.get()).expect("a cell is not null")
     }
 
     /// As `EmbeddedWorks::queue`, on a queue without a limit, or on one whose turns are taken at once.
@@ -201,7 +201,7 @@ fn loom_the_coming_run_of_an_embedded_item_sees_what_was_written_before_a_refuse
     });
 }
 
-/// A lost wake-up is a deadlock, which loom reports. Fails if `tell_tombstone` leaves the waiters where they are, and if `end`
+/// A lost wake-up is a deadlock, which loom reports. Fails if `tell_tombstone` leaves the waiters on their list, and if `end`
 /// does not take them.
 #[test]
 fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
@@ -218,7 +218,7 @@ fn loom_a_flush_of_an_embedded_item_ends_by_its_run_or_by_a_cancel() {
         unsafe { model.works.flush(model.place()) }.unwrap();
         let runs = model.runs.load(SeqCst);
         let cancelled = canceller.join().unwrap();
-        assert_eq!(runs, u32::from(!cancelled), "what it waited for is over");
+        assert_eq!(runs, u32::from(!cancelled), "the flushed queueing has ended");
         worker.join().unwrap();
         model.work_until_idle();
     });

@@ -343,7 +343,7 @@ impl<P: Platform> StripeState<P> {
         taken
     }
 
-    /// Keeps the waiters for which `keeps` returns true.
+    /// Keeps the waiters that `keeps` returns true for.
     fn keep_waiters(&mut self, mut keeps: impl FnMut(&RunWaiter<P>) -> bool) {
         let mut waiter = std::mem::replace(&mut self.waiters, ptr::null());
         // SAFETY: as in `tell_tombstone`.

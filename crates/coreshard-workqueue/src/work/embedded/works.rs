@@ -27,7 +27,7 @@ type Place = NonNull<EmbeddedWork>;
 /// The operations on [`EmbeddedWork`]s. All items of a process must use the same one of these, since an item may be queued on
 /// any queue of any runtime.
 ///
-/// The functions correspond to those of [`Work`](crate::Work), but the caller manages the memory:
+/// The functions correspond to the methods of [`Work`](crate::Work), but the caller manages the memory:
 ///
 /// # Safety
 /// Each function needs an item that was made by [`EmbeddedWork::new`], or by a static initializer as described there. The item
@@ -518,8 +518,8 @@ impl<P: Platform> EmbeddedWorks<P> {
 
     #[inline(always)]
     pub(super) fn stripe(&'static self, work: NonNull<EmbeddedWork>) -> &'static Stripe<P> {
-        // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of the sizes of the program's
-        // structures, and their lowest three bits are 0.
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 6.4): addresses are multiples of structure sizes, and their
+        // lowest three bits are 0.
         let hash = (work.as_ptr().addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 35;
         // SAFETY: `leak` makes `mask + 1` of them, a power of two of at most `MAX_STRIPES`, which cannot have wrapped to 0.
         let stripe = unsafe { self.stripes.get_unchecked(hash as usize & self.mask) };
