@@ -109,16 +109,16 @@ impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ShutDown => f.write_str(
-                "the workqueue is shut down and takes no more work; make another one, or stop \
-                 producing",
+                "the workqueue is shut down and accepts no more work; build another one, or stop \
+                producing",
             ),
             Self::Draining => f.write_str(
-                "the workqueue is being drained, not shut down, and takes work from its own items \
-                 alone until that is over; queue it again then, or wait with flush instead of drain",
+                "the workqueue is being drained, not shut down, and only its items can queue more until \
+                the drain has finished; queue it again then, or wait with flush instead of drain",
             ),
             Self::Panicked => f.write_str(
-                "an item of the workqueue panicked, and its policy is to take no more work then; \
-                 make a new one",
+                "an item of the workqueue panicked, and its policy is to accept no more work then; \
+                build a new one",
             ),
             Self::Forked => f.write_str(
                 "this process was forked from the one that has the workqueue's workers; make a \
@@ -133,13 +133,13 @@ impl fmt::Display for RefusedReason {
                 "no pod of the workqueue lies on node {node}; name another node, or none"
             ),
             Self::WouldDeadlock => f.write_str(
-                "an item of the workqueue would wait for it, though it cannot begin before that item is over, \
-                 since the workqueue runs one at a time, or is full and has nobody else to make room; call \
-                 the closure there, queue it without waiting, or use another queue",
+                "an item of the workqueue would wait for it, but it cannot begin before that item has finished: \
+                the workqueue runs one at a time, or is full and no other worker can make room; call the \
+                closure directly, queue it without waiting, or use another queue",
             ),
             Self::Full => f.write_str(
-                "as many items wait in the workqueue as may; drop this one, bring it later, or wait for \
-                 room with `queue` or `queue_async`",
+                "the workqueue is full; drop this item, queue it later, or wait for room with `queue` or \
+                `queue_async`",
             ),
         }
     }
@@ -395,19 +395,19 @@ impl fmt::Display for WouldDeadlock {
             ),
             DeadlockKind::Inside(what) => write!(
                 f,
-                "workqueue {queue:?} cannot be {what} by one of its own items, which it would wait \
-                 for; wait outside the queue, or in an item of another one"
+                "workqueue {queue:?} cannot be {what} inside one of its items: the call would wait for \
+                that item; wait outside the queue, or in an item of another one"
             ),
             DeadlockKind::Own => write!(
                 f,
-                "an item of workqueue {queue:?} waits for itself, or something that it waits for does; wait for it \
-                 outside of it"
+                "an item of workqueue {queue:?} waits for itself, or a job that it waits for does; wait for it outside \
+                the item"
             ),
             DeadlockKind::Behind => write!(
                 f,
-                "an item of workqueue {queue:?}, which runs one at a time, waits for one behind it, \
-                 though that cannot begin before it is over itself; that one runs, but wait for it \
-                 outside the queue, or in an item of another one"
+                "an item of workqueue {queue:?}, which runs one at a time, waits for a later item, but \
+                that cannot begin before the first has finished; the later item still runs, but wait for \
+                it outside the queue, or in an item of another one"
             ),
         }
     }

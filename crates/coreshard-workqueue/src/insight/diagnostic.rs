@@ -120,7 +120,7 @@ impl fmt::Display for CpuHog {
         write!(
             f,
             "pod {}: {} hogged a CPU for {:?} while other items waited (seen {} times); divide \
-             its work, or use a queue of its own",
+             its work, or give it a separate queue",
             self.pod, self.function, self.cpu_time, self.times
         )
     }
@@ -136,7 +136,7 @@ impl fmt::Display for Bug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "pod {}: a rule of its pool was found broken, which is a bug of Coreshard's; please report \
+            "pod {}: an invariant of its pool is violated, which is a bug in Coreshard; please report \
              it: {} ({})",
             self.pod, self.rule, self.books
         )

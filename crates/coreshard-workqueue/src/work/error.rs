@@ -97,12 +97,12 @@ impl fmt::Display for WorkError {
                 f.write_str("a period of 0 was given; at least 1 ns is needed")
             }
             WorkErrorKind::InsideItself => f.write_str(
-                "its own function waits for it to be over, which it cannot be before that \
-                 returns; wait elsewhere, or cancel without waiting",
+                "its own function waits for it to finish, which it cannot before that returns; wait \
+                elsewhere, or cancel without waiting",
             ),
             WorkErrorKind::BehindCaller => f.write_str(
-                "an item of the workqueue that it waits in waits for it, though it cannot begin before \
-                 that item is over, since the workqueue runs one at a time; wait outside the queue",
+                "an item of the same workqueue waits for it, but it cannot begin before that item has \
+                finished: the workqueue runs one at a time; wait outside the queue",
             ),
             WorkErrorKind::NotDisabled => {
                 f.write_str("it is not disabled, so it cannot be enabled; pair the calls")

@@ -1,5 +1,5 @@
-//! What a worker is depends on its queue and on the process, not on the thread that starts it: not on the
-//! one that builds the queue, nor on a worker whose place another takes.
+//! A worker's attributes depend on its queue and on the process, not on the thread that starts it: neither on the thread that
+//! builds the queue, nor on a worker that starts its replacement.
 #![allow(unsafe_code)]
 
 use std::sync::{Arc, Barrier};
@@ -10,7 +10,7 @@ use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, blocking};
 use testing::wait_until;
 
-/// What of a thread its children inherit.
+/// The attributes that a thread's children inherit.
 #[derive(Clone, Debug, PartialEq)]
 struct Traits {
     nice: i32,
@@ -21,7 +21,7 @@ struct Traits {
     cpus: String,
 }
 
-/// Those of a thread of this process; `task` is its id.
+/// Returns the traits of a thread of this process; `task` is its id.
 fn traits_of(task: i32) -> Traits {
     let status = status_of(task);
     let field = |name| field_of(&status, name);
@@ -43,7 +43,7 @@ fn traits_of(task: i32) -> Traits {
     }
 }
 
-/// While a thread makes another one, the C library blocks all signals, its own two among them.
+/// Skips moments when the C library blocks all signals, including its own two: it does so while it creates a thread.
 fn status_of(task: i32) -> String {
     loop {
         let status = fs::read_to_string(format!("/proc/self/task/{task}/status")).unwrap();
@@ -68,7 +68,7 @@ fn main_task() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Makes this thread as different from the process as it can be; false where it could not go back.
+/// Makes this thread as different from the process as possible. Returns false if it could not change back.
 fn be_strange() -> bool {
     // SAFETY: plain integers, and live structures.
     unsafe {
@@ -101,7 +101,7 @@ fn build(nice: Option<i8>) -> Workqueue<Host> {
     .unwrap()
 }
 
-/// Of so many workers of the queue, most of which were started by others of them.
+/// Returns the traits and names of this many workers of the queue. Most were started by other workers.
 fn workers_traits(queue: &Workqueue<Host>, workers: usize) -> Vec<(Traits, String)> {
     let all_here = Arc::new(Barrier::new(workers));
     let report = |_| {
@@ -122,7 +122,7 @@ fn workers_have_nothing_of_the_thread_that_builds_their_queue() {
     testing::own_process!();
     let strange = thread::spawn(move || {
         let goes_back = be_strange();
-        // The queue's CPUs are those that the runtime is told of, here the thread's own.
+        // The queue's CPUs are the ones that the runtime may use: here the thread's own.
         (build(None), traits_of(this_task()), goes_back)
     });
     let (queue, builders, goes_back) = strange.join().unwrap();
@@ -130,7 +130,7 @@ fn workers_have_nothing_of_the_thread_that_builds_their_queue() {
     assert_ne!(builders.blocked, wanted.blocked);
     wanted.cpus = builders.cpus;
     if !goes_back {
-        // Nobody without the privilege gets more of a CPU than he has.
+        // Without the privilege, a thread cannot raise its priority.
         (wanted.nice, wanted.policy) = (builders.nice, builders.policy);
     }
     for (traits, name) in workers_traits(&queue, 6) {
@@ -142,7 +142,7 @@ fn workers_have_nothing_of_the_thread_that_builds_their_queue() {
 #[test]
 fn workers_that_are_asked_to_be_nice_start_others_as_they_are_asked_to() {
     testing::own_process!();
-    // The one that everybody may ask for.
+    // Needs no privilege.
     let queue = build(Some(19));
     let wanted = traits_of(main_task());
     for (traits, name) in workers_traits(&queue, 6) {
@@ -151,7 +151,7 @@ fn workers_that_are_asked_to_be_nice_start_others_as_they_are_asked_to() {
     }
 }
 
-/// The threads that serve all queues are nobody's own either.
+/// The same holds for the threads that serve all queues.
 #[test]
 fn the_threads_of_a_runtime_have_nothing_of_the_thread_that_starts_them() {
     testing::own_process!();
@@ -174,8 +174,8 @@ fn the_threads_of_a_runtime_have_nothing_of_the_thread_that_starts_them() {
         });
         keeper.collect::<Vec<_>>()
     };
-    // Nobody waits for its start.
-    wait_until("the timekeeper is there, and has what it is given", || {
+    // The runtime does not wait for its start.
+    wait_until("the timekeeper runs, with its attributes", || {
         let keepers = keepers();
         let has = |keeper: &Traits| keeper.blocked == wanted.blocked && keeper.cpus == wanted.cpus;
         !keepers.is_empty()

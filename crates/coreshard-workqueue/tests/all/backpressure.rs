@@ -1,4 +1,4 @@
-//! A queue with a capacity: who waits, who is refused, who is let in, and that none of it is lost.
+//! A queue with a capacity: producers that wait, are rejected or are let in, without losing an item.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -19,7 +19,7 @@ fn machine(workers_per_pool: usize) -> Runtime<Host> {
     builder.max_workers_per_pool(workers_per_pool).build().unwrap()
 }
 
-/// On both rungs of the intake, with few workers and with many.
+/// With both intakes, and with few workers and many.
 fn on_all_rungs(capacity: usize, test: impl Fn(Workqueue<Host>) + Send + Sync + 'static) {
     within(NEVER, move || {
         for intake in Intake::ALL {
@@ -142,10 +142,10 @@ fn a_future_that_is_dropped_while_it_waits_queues_nothing() {
         drop(waits.remove(0));
         let closure = waits.remove(0).into_item().expect("it was not queued");
         waiting_producers(&queue, 1);
-        assert_eq!(Arc::strong_count(&run), 3, "one closure is gone");
+        assert_eq!(Arc::strong_count(&run), 3, "one closure was dropped");
         queue.thaw().unwrap();
         wait_until("the last is woken", || wakes.0.load(SeqCst) == 1);
-        // The permit is on its way to it: who leaves now gives it on.
+        // The permit is on its way to it: if the future is dropped now, the next waiter gets it.
         assert_eq!(queue.try_queue(item()).unwrap_err().reason(), RefusedReason::Full);
         drop(waits);
         queue.try_queue(closure).unwrap();
@@ -173,7 +173,7 @@ fn futures_wait_for_room_and_are_woken() {
             })
             .collect();
         for task in tasks {
-            wait_until("a task is over", || task.is_finished());
+            wait_until("a task finishes", || task.is_finished());
         }
         queue.drain().unwrap();
         assert_eq!(run.load(SeqCst), 1_600);
@@ -213,7 +213,7 @@ fn shutdown_and_drain_hand_items_back_to_those_that_wait() {
     });
 }
 
-/// An item that fills its own queue: it gives its place away, and where nobody would take that, is told.
+/// An item that fills its own queue: it gives its place away, and gets an error if no worker would take that.
 #[test]
 fn a_producer_inside_an_item_of_the_queue_never_waits_for_itself() {
     within(NEVER, || {
@@ -240,7 +240,7 @@ fn a_producer_inside_an_item_of_the_queue_never_waits_for_itself() {
             queue.drain().unwrap();
             assert_eq!(run.load(SeqCst), 1_000);
             if workers == 1 || ordered {
-                assert_eq!(called, 998, "all but those that had room");
+                assert_eq!(called, 998, "all but the two that had room");
             } else {
                 assert_eq!(called, 0, "{workers} workers");
             }
@@ -248,7 +248,7 @@ fn a_producer_inside_an_item_of_the_queue_never_waits_for_itself() {
     });
 }
 
-/// As many items as there are workers, all of which wait for room in their queue: the last that would is told.
+/// As many items as workers, all waiting for room in their queue: the last one gets an error.
 #[test]
 fn producers_on_all_workers_of_a_pool_get_on() {
     within(NEVER, || {
@@ -295,7 +295,7 @@ fn what_cannot_wait_is_let_in_beyond_the_capacity() {
         // The first poll may still be on its way back; then the next is queued at its end.
         wait_until("the next poll is queued", || queue.stats().capacity_used == 3);
         queue.thaw().unwrap();
-        wait_until("the task is over", || task.is_finished());
+        wait_until("the task finishes", || task.is_finished());
         work.flush().unwrap();
         queue.drain().unwrap();
         assert_eq!((run.load(SeqCst), queue.stats().capacity_used), (1, 0));
@@ -322,7 +322,7 @@ fn every_way_in_gives_its_room_back() {
             let nested = queue.clone();
             let outer = queue.submit(move || nested.submit(|| 5).unwrap().join().unwrap());
             assert_eq!(outer.unwrap().join().unwrap(), 5);
-            // What panics has begun.
+            // An item that panics has begun.
             assert!(queue.submit(|| panic!("wanted")).unwrap().join().is_err());
         }
         queue.drain().unwrap();
@@ -386,14 +386,14 @@ fn a_shutdown_at_once_gives_room_back_and_hands_items_to_those_that_wait() {
     });
 }
 
-/// As above, where a worker comes to the item, which has no turn to wait for.
+/// As above, if a worker finds the item, since it has no turn to wait for.
 #[test]
 fn what_a_worker_sets_aside_gives_its_room_back() {
     on_all_rungs(1, |queue| {
         let (open, opened) = mpsc::channel::<()>();
         let opened = Arc::new(Mutex::new(opened));
         let begun = Arc::new(AtomicUsize::new(0));
-        // On both CPUs; what comes next lies in the intake, unless a worker has joined by then.
+        // On both CPUs; later items stay in the intake, unless a further worker has started by then.
         for _ in 0..2 {
             let (begun, opened) = (Arc::clone(&begun), Arc::clone(&opened));
             queue
@@ -411,7 +411,7 @@ fn what_a_worker_sets_aside_gives_its_room_back() {
         let late = queue.shutdown_now(NEVER);
         assert_eq!(late.in_flight(), 0);
         let over = early.len() + late.len() + ran.load(SeqCst) + begun.load(SeqCst);
-        assert_eq!(over, 3, "each is run or comes back");
+        assert_eq!(over, 3, "each is run or returned");
         assert_eq!((queue.stats().capacity_used, queue.stats().waiting_producers), (0, 0));
     });
 }
@@ -456,7 +456,7 @@ fn room_is_kept_for_who_has_reserved_it() {
         assert_eq!(queue.try_queue(|| ()).unwrap_err().reason(), RefusedReason::Full);
         assert_eq!((queue.stats().capacity_used, queue.stats().refused), (2, 2));
         let seven = one.submit(|| 7).unwrap();
-        assert_eq!(queue.stats().capacity_used, 2, "it is the item's now");
+        assert_eq!(queue.stats().capacity_used, 2, "the item holds it now");
         drop(other);
         let task = queue.try_reserve().unwrap().spawn(async { 8 }).unwrap();
         assert_eq!(queue.try_reserve().unwrap_err(), RefusedReason::Full);
@@ -466,7 +466,7 @@ fn room_is_kept_for_who_has_reserved_it() {
         let (sender, receiver) = mpsc::channel();
         queue.try_reserve().unwrap().queue(move || sender.send(9).unwrap()).unwrap();
         assert_eq!(receiver.recv().unwrap(), 9);
-        wait_until("all has begun", || queue.stats().capacity_used == 0);
+        wait_until("all items have begun", || queue.stats().capacity_used == 0);
     });
 }
 
@@ -491,8 +491,8 @@ fn what_is_reserved_goes_to_any_pod() {
         let refused = queue.try_reserve().unwrap().queue_on(CpuId(100_000), item).unwrap_err();
         assert_eq!(refused.reason(), RefusedReason::NoSuchCpu(CpuId(100_000)));
         refused.into_item()();
-        assert_eq!(receiver.recv(), Ok(7), "it comes back");
-        wait_until("its room is given on", || queue.stats().capacity_used == 0);
+        assert_eq!(receiver.recv(), Ok(7), "it is returned");
+        wait_until("its room is given back", || queue.stats().capacity_used == 0);
     }
 }
 
@@ -512,24 +512,24 @@ fn who_waits_for_room_waits_in_line() {
         drop(room);
         assert_eq!(wakes.0.load(SeqCst), 1);
         let Poll::Ready(Ok(room)) = first.as_mut().poll(&mut context) else {
-            panic!("it is there")
+            panic!("there is room")
         };
         assert!(second.as_mut().poll(&mut context).is_pending());
-        // Granted, and given up before it was seen: it goes on.
+        // Granted, and dropped before its waiter saw it: the next waiter gets it.
         drop(room);
         let mut third = pin!(queue.reserve_async());
         assert!(third.as_mut().poll(&mut context).is_pending());
         drop(second);
         let Poll::Ready(Ok(room)) = third.as_mut().poll(&mut context) else {
-            panic!("it is there")
+            panic!("there is room")
         };
         queue.thaw().unwrap();
-        // What was reserved before the end is refused after it, and comes back.
+        // An item with a reservation from before the shutdown is rejected and returned.
         let mut late = pin!(queue.reserve_async());
         assert!(late.as_mut().poll(&mut context).is_pending());
         queue.shutdown(NEVER).unwrap();
         let Poll::Ready(Err(reason)) = late.as_mut().poll(&mut context) else {
-            panic!("it is over")
+            panic!("the queue is shut down")
         };
         assert_eq!(reason, RefusedReason::ShutDown);
         let refused = room.submit(|| 7).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a task may do in one poll: futures that are always ready do not keep others waiting.
+//! The budget of one poll: futures that are always ready do not keep other work waiting.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,18 +15,18 @@ use coreshard_workqueue::{
 use futures_lite::future::block_on;
 use testing::{NEVER, wait_until, within};
 
-/// Of one worker: who waits behind a task waits for its poll to end.
+/// A queue with one worker: an item behind a task waits for the task's poll to end.
 fn queue() -> (Runtime<Host>, Workqueue<Host>) {
     let topology = Topology::from_synthetic("package:1 l3:1 core:1 pu:1").unwrap();
     let builder = Runtime::builder(topology).laid_over(affinity().unwrap());
-    // No stand-in for an item that is long.
+    // No replacement for a worker with a long item.
     let builder = builder.cpu_intensive_threshold(Duration::ZERO).max_workers_per_pool(1);
     let runtime = builder.build().unwrap();
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
     (runtime, queue)
 }
 
-/// Counts the polls of `future`, and how often it goes round at most in one of them.
+/// Spawns an endless loop, and returns how many rounds it makes in one poll at most.
 fn spawned_rounds<F>(queue: &Workqueue<Host>, endless: impl FnOnce(Arc<AtomicUsize>) -> F) -> usize
 where
     F: Future<Output = ()> + Send + 'static,
@@ -43,11 +43,11 @@ where
         if ends.load(SeqCst) { Poll::Ready(()) } else { polled }
     }));
     let task = task.unwrap();
-    // This item gets its turn, again and again.
+    // This item gets its turn each time.
     for _ in 0..3 {
         queue.submit(|| ()).unwrap().join().unwrap();
         let now = rounds.load(SeqCst);
-        wait_until("it goes on", || rounds.load(SeqCst) > now);
+        wait_until("the loop continues", || rounds.load(SeqCst) > now);
     }
     over.store(true, SeqCst);
     block_on(task);
@@ -69,7 +69,7 @@ fn what_is_always_ready_lets_others_go_first() {
 }
 
 #[test]
-fn each_future_of_ours_counts() {
+fn each_future_of_the_crate_counts() {
     within(NEVER, || {
         let (runtime, queue) = queue();
         let token = CancellationToken::<Host>::new();
@@ -112,7 +112,7 @@ fn each_future_of_ours_counts() {
     });
 }
 
-/// Results that are there: of items, tasks and sets.
+/// Available results of items, tasks and sets.
 #[test]
 fn results_that_are_there_count() {
     const RESULTS: usize = 500;
@@ -185,7 +185,7 @@ fn a_time_limit_is_looked_at_when_nothing_is_left() {
     });
 }
 
-/// It comes back at once, whoever is told to wait: it would go round for ever.
+/// `block_on` polls again at once, so a budget that only wakes the poller would make it loop forever.
 #[test]
 fn a_block_on_inside_a_task_ends() {
     within(NEVER, || {
@@ -195,7 +195,7 @@ fn a_block_on_inside_a_task_ends() {
                 block_on(consume_budget::<Host>());
             }
             yield_now().await;
-            // The next poll has a budget of its own.
+            // The next poll has a fresh budget.
             let mut polls = 0;
             while poll_once(consume_budget::<Host>()) {
                 polls += 1;

@@ -1,4 +1,4 @@
-//! What cancelling, time-outs and shutting down at once can be relied on for, one test for each promise.
+//! The guarantees of cancellation, time-outs and immediate shutdown, one test for each.
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).laid_over(real).build().unwrap()
 }
 
-/// A queue whose items wait behind one that is inside until the sender goes.
+/// A queue whose items wait behind one that runs until the sender is dropped.
 fn held_up(
     attributes: impl FnOnce(Builder<'_, Host>) -> Builder<'_, Host>,
 ) -> (Workqueue<Host>, mpsc::Sender<()>) {
@@ -57,7 +57,7 @@ fn what_has_not_begun_comes_back_from_a_cancel_and_never_runs_on_the_queue() {
     let count = Arc::new(AtomicUsize::new(0));
     let kept = queue.submit(counting(&count)).unwrap().cancel().unwrap();
     drop(queue.submit(counting(&count)).unwrap().cancel().unwrap());
-    assert_eq!(Arc::strong_count(&count), 2, "what the dropped one held is gone");
+    assert_eq!(Arc::strong_count(&count), 2, "the captures of the dropped item are dropped");
     drop(open);
     queue.drain().unwrap();
     assert_eq!(count.load(SeqCst), 0);
@@ -117,7 +117,7 @@ fn a_handle_is_a_future() {
     let panic = block_on(queue.submit(|| panic!("told")).unwrap());
     let panic = Result::<(), coreshard_workqueue::Panic>::unwrap_err(panic);
     assert_eq!(panic.message(), "told");
-    // In a task, of which many wait on few workers.
+    // In tasks: many can wait on few workers.
     let other = queue.clone();
     let task = queue.spawn(async move {
         let mut sum = 0;
@@ -147,12 +147,12 @@ fn a_handle_that_was_polled_may_be_joined_cancelled_or_dropped() {
     drop(cancelled.cancel().unwrap());
     drop(dropped);
     let timed = timed.join_timeout(Duration::ZERO).unwrap_err();
-    // Each gave its waker back.
+    // Each has dropped its waker.
     assert_eq!(Arc::strong_count(&waker), 2);
     drop(open);
     assert_eq!((joined.join().unwrap(), timed.join().unwrap()), (7, 7));
     queue.drain().unwrap();
-    // The one that was not joined before it was over has woken it.
+    // Only the one that was not joined before it had finished may have woken it.
     assert!(waker.0.load(SeqCst) <= 1);
     assert_eq!(Arc::strong_count(&waker), 1);
 }
@@ -273,7 +273,7 @@ fn a_token_is_cancelled_from_above_one_that_is_gone() {
     service.cancel();
     assert!(part.is_cancelled() && deep.is_cancelled() && alone.is_cancelled());
     block_on(waits);
-    // No stack is used up by the drop.
+    // The drop is not recursive.
     drop((service, deep));
     drop((0..200_000).fold(CancellationToken::<Host>::new(), |token, _| token.child_token()));
 }
@@ -326,7 +326,7 @@ fn a_flush_or_drain_whose_time_is_over_leaves_the_queue_open() {
     assert!(!inside.unwrap().join().unwrap());
 }
 
-/// What is in the limiter, in the intake and in a worker's claim.
+/// Items in the limiter, in the intake and in a worker's claim.
 #[test]
 fn a_shutdown_at_once_hands_back_what_has_not_begun() {
     let ways: [fn(Builder<'_, Host>) -> Builder<'_, Host>; 4] = [
@@ -338,7 +338,7 @@ fn a_shutdown_at_once_hands_back_what_has_not_begun() {
     for way in ways {
         let (queue, open) = held_up(way);
         let count = Arc::new(AtomicUsize::new(0));
-        // Both workers are inside: these wait.
+        // Both workers are busy: these wait.
         let (second, opened) = mpsc::channel::<()>();
         queue.queue(move || _ = opened.recv()).unwrap();
         for _ in 0..100 {
@@ -348,7 +348,7 @@ fn a_shutdown_at_once_hands_back_what_has_not_begun() {
         let run = queue.submit(counting(&count)).unwrap();
         let dropped = queue.submit(counting(&count)).unwrap();
         let cancelled = queue.submit(counting(&count)).unwrap().cancel();
-        // Those that began before the shutdown ran; the rest comes back.
+        // Items that began before the shutdown have run; the others are returned.
         let closer = queue.clone();
         let shutdown = std::thread::spawn(move || closer.shutdown_now(NEVER));
         while queue.queue(|| ()).is_ok() {
@@ -392,8 +392,8 @@ fn what_is_dropped_of_a_backlog_says_so() {
     assert_eq!((count.load(SeqCst), Arc::strong_count(&count)), (1, 1));
 }
 
-/// What is set aside after the time was over: who has its handle hears so, though the queue is still there; the rest
-/// is kept for another call.
+/// Items that are set aside after the timeout: their handles report it although the queue still exists, and items without a
+/// handle are kept for another call.
 #[test]
 fn what_is_set_aside_late_is_told_or_kept() {
     let (queue, open) = held_up(|builder| builder);
@@ -411,10 +411,10 @@ fn what_is_set_aside_late_is_told_or_kept() {
     let backlog = queue.shutdown_now(NEVER);
     assert_eq!(backlog.in_flight(), 0);
     drop(backlog);
-    assert_eq!(Arc::strong_count(&kept), 1, "it has run, or came back");
+    assert_eq!(Arc::strong_count(&kept), 1, "it has run, or was returned");
 }
 
-/// Nobody asks for what was set aside after the time was over: it is dropped at the queue's end.
+/// Items that were set aside after the timeout, and that no call collects, are dropped with the queue.
 #[test]
 fn a_backlog_that_nobody_asks_for_is_dropped_with_the_queue() {
     let (queue, open) = held_up(|builder| builder);
@@ -456,7 +456,7 @@ fn a_shutdown_at_once_drops_what_sleeps_and_cancels_what_is_reusable() {
     for task in futures {
         assert!(block_on(task.result()).unwrap_err().is_queue_gone());
     }
-    assert_eq!(runtime.delayed_items(), 0, "the sleep is out of the timers");
+    assert_eq!(runtime.delayed_items(), 0, "the sleep was removed from the timers");
 
     let work = Work::<Host>::new(|_| unreachable!("it is cancelled"));
     work.queue(&queue).unwrap();
@@ -469,7 +469,7 @@ fn a_shutdown_at_once_drops_what_sleeps_and_cancels_what_is_reusable() {
     drop(open);
 }
 
-/// Of a whole runtime: all queues stop together, and the time is for all of them.
+/// For a whole runtime: all queues stop together, and share one timeout.
 #[test]
 fn a_runtime_is_shut_down_at_once() {
     let runtime = runtime();
@@ -500,11 +500,11 @@ fn a_runtime_is_shut_down_at_once() {
     let delayed = Work::<Host>::new(move |_| unreachable!("{mine:?} is cancelled"));
     delayed.queue_after(&free, NEVER).unwrap();
     let beat = Periodic::start(&ordered, NEVER, MissedTick::Skip, || ()).unwrap();
-    // The future sleeps once it was polled.
+    // The future sleeps after its first poll.
     spin_until(|| runtime.delayed_items() == 3);
 
     let backlog = runtime.shutdown_now(Duration::ZERO);
-    // What sleeps may be on its way out still.
+    // A sleeping future may still be on its way to being dropped.
     assert!(backlog.len() == 4 && backlog.in_flight() >= 1, "{backlog:?}");
     spin_until(|| runtime.delayed_items() == 0);
     assert!(!delayed.is_pending() && !beat.work().is_pending());
@@ -520,7 +520,7 @@ fn a_runtime_is_shut_down_at_once() {
     assert_eq!((backlog.len(), backlog.in_flight()), (0, 0));
 }
 
-/// What waits for its time in one queue, among what waits for others, and in more parts than one.
+/// Delayed items of one queue, among delayed items of others, and in several batches.
 #[test]
 fn what_waits_for_its_time_is_cancelled_with_its_queue_alone() {
     let runtime = runtime();
@@ -540,14 +540,14 @@ fn what_waits_for_its_time_is_cancelled_with_its_queue_alone() {
         assert_eq!(work.is_pending(), at % 2 == 1);
     }
     assert_eq!(runtime.delayed_items(), works.len() / 2);
-    // One that was cancelled can be queued elsewhere, and runs.
+    // A cancelled item can be queued on another queue, and runs.
     works[0].queue(&queues[1]).unwrap();
     queues[1].flush().unwrap();
     assert_eq!(runs.load(SeqCst), 1);
     drop(works);
 }
 
-/// Whoever has opened a scope has begun, and waits for its items: they are run.
+/// The caller of a scope has begun, and waits for the scope's items: they are run.
 #[test]
 fn a_scope_that_is_open_is_run_to_its_end_by_a_shutdown_at_once() {
     let queue = runtime().workqueue().max_active(1).build().unwrap();
@@ -607,6 +607,6 @@ fn an_item_that_yields_lets_one_that_waits_run() {
         .join()
         .unwrap();
     assert_eq!((before, after), (false, true));
-    assert!(!yield_item::<Host>(), "this is no worker");
+    assert!(!yield_item::<Host>(), "not on a worker");
     blocking::<Host, _>(|| ());
 }

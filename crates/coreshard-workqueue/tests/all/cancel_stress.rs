@@ -1,13 +1,13 @@
-//! Cancels, time-outs, aborts and shutdowns at random moments: each item runs once, or comes back once, or says that
-//! it was dropped.
+//! Cancels, time-outs, aborts and shutdowns at random moments: each item runs once, is returned once, or is reported as
+//! dropped.
 //!
-//! `CORESHARD_STRESS_ITEMS` says how many items in all, 40,000 by default:
+//! `CORESHARD_STRESS_ITEMS` sets the total number of items, 40,000 by default:
 //!
 //! ```sh
 //! CORESHARD_STRESS_ITEMS=1000000 cargo test --release -p coreshard-workqueue --test all cancel_stress -- --nocapture
 //! ```
 
-#![allow(clippy::print_stdout, reason = "tells what was counted, where it is asked for")]
+#![allow(clippy::print_stdout, reason = "prints the counts on request")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -22,16 +22,15 @@ use futures_lite::future::block_on;
 use testing::NEVER;
 
 const DEFAULT_ITEMS: u64 = 40_000;
-/// Items of one queue, which is shut down at some moment meanwhile.
+/// Items of one queue. It is shut down at a random moment.
 const ROUND: usize = 1_000;
 
-/// What became of each item. An entry of a round is written by the item's run, by its coming back unrun, and by its
-/// being dropped: by one of the three, once.
+/// The end of each item: it runs, is returned unrun, or is dropped. Each entry is written by one of the three, once.
 struct Ledger {
     ends: Box<[AtomicU8]>,
 }
 
-/// An item: it says what becomes of it.
+/// An item that records its end.
 struct Entry {
     ledger: Arc<Ledger>,
     item: usize,
@@ -71,7 +70,7 @@ impl Drop for Entry {
     }
 }
 
-/// A stream of numbers (SplitMix64).
+/// A stream of random numbers (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -102,7 +101,7 @@ fn spin(steps: u64) {
     (0..steps).for_each(|_| std::hint::spin_loop());
 }
 
-/// What is done with a handle, by chance.
+/// Joins, cancels or drops a handle, at random.
 fn settle(
     mut handle: JoinHandle<usize, Host>,
     item: usize,
@@ -157,7 +156,7 @@ fn settle(
         }
         Err(panic) => {
             assert!(panic.into_payload().is::<Dropped>());
-            assert_eq!(ledger.end(item), DROPPED, "it says that it was dropped");
+            assert_eq!(ledger.end(item), DROPPED, "it was reported as dropped");
         }
     }
 }
@@ -197,7 +196,7 @@ fn produce(
     produced: &AtomicU64,
 ) {
     let mut set = JoinSet::new();
-    // Some are left for a while, so that others come before them.
+    // Some are kept for a while, so that later ones are settled first.
     let mut open: Vec<(JoinHandle<usize, Host>, usize)> = Vec::new();
     for item in items {
         if open.len() > 16 {
@@ -266,7 +265,7 @@ fn one_round(runtime: &Runtime<Host>, seed: u64, counts: &Counts) {
                 produce(queue, (producer..ROUND).step_by(2), dice, ledger, counts, produced);
             });
         }
-        // At some moment of the round; in a tenth of them after the last item.
+        // At a random moment of the round; in a tenth of the rounds after the last item.
         let moment = dice.below(ROUND as u64 * 10 / 9).min(ROUND as u64);
         testing::wait_until("items are produced", || produced.load(Relaxed) >= moment);
         let mut timeout = Duration::from_micros(dice.below(500));
@@ -284,7 +283,7 @@ fn one_round(runtime: &Runtime<Host>, seed: u64, counts: &Counts) {
         }
     });
     drop(queue);
-    // What was woken after the shutdown is dropped by a thread of the runtime's.
+    // Tasks that were woken after the shutdown are dropped by a background thread of the runtime.
     testing::wait_until("each item ends", || (0..ROUND).all(|item| ledger.end(item) != 0));
     for item in 0..ROUND {
         match ledger.end(item) {

@@ -1,4 +1,4 @@
-//! What a caller of a workqueue can rely on, one test for each promise.
+//! The guarantees of a workqueue, one test for each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -16,7 +16,7 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
 }
 
-/// The promises hold on every rung of the two ladders that change how an item travels.
+/// The guarantees hold for all combinations of intake and wake policy.
 fn on_all_rungs(test: impl for<'a> Fn(&'a Runtime<Host>, &dyn Fn() -> Builder<'a, Host>)) {
     let runtime = &runtime();
     for intake in Intake::ALL {
@@ -26,7 +26,7 @@ fn on_all_rungs(test: impl for<'a> Fn(&'a Runtime<Host>, &dyn Fn() -> Builder<'a
     }
 }
 
-/// Holds back everything behind it in the queue until it is dropped or sent to.
+/// Holds back all later items of the queue until the sender is dropped or used.
 fn hold_back(queue: &Workqueue<Host>) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
     queue
@@ -93,7 +93,7 @@ fn the_drop_of_the_last_handle_drains() {
         drop(queue);
         drop(other);
         assert_eq!(ran.load(SeqCst), 200);
-        assert_eq!(Arc::strong_count(&ran), 1, "the items are gone");
+        assert_eq!(Arc::strong_count(&ran), 1, "the items were dropped");
     });
 }
 
@@ -120,7 +120,7 @@ fn the_last_handle_may_be_dropped_inside_an_item_of_the_queue() {
     });
 }
 
-/// Drops a handle that is not the last, and then lets the item that has the last one go on.
+/// Drops a handle that is not the last, and then lets the item that has the last one continue.
 fn drop_elsewhere(queue: Workqueue<Host>, go: &mpsc::Sender<()>) {
     drop(queue);
     go.send(()).unwrap();
@@ -143,7 +143,7 @@ fn a_panic_reaches_its_handle_and_the_worker_goes_on() {
         let panic = queue.submit(throw).unwrap().join().unwrap_err();
         assert_eq!(panic.message(), "from a handle");
         assert_eq!(*panic.into_payload().downcast::<&str>().unwrap(), "from a handle");
-        assert!(handled.lock().unwrap().is_empty(), "the handle told it");
+        assert!(handled.lock().unwrap().is_empty(), "the handle has reported it");
 
         for number in 0..10_u32 {
             queue.queue(move || resume_unwind(Box::new(number))).unwrap();
@@ -215,7 +215,7 @@ fn a_panic_leaves_a_scope_after_all_its_items() {
                     }
                 });
             }));
-            assert_eq!(ran.load(SeqCst), 20, "all were over when the scope was left");
+            assert_eq!(ran.load(SeqCst), 20, "all had finished when the scope was left");
             let message = *thrown.unwrap_err().downcast::<&str>().unwrap();
             assert_eq!(message, if body_panics { "the body" } else { "an item" });
         }
@@ -230,7 +230,7 @@ fn a_drain_inside_an_item_of_the_queue_is_an_error() {
         let error = queue.submit(move || inner.drain()).unwrap().join().unwrap().unwrap_err();
         assert!(error.to_string().contains("\"mirror\""), "{error}");
 
-        // Another queue's item may wait for it, even where both share their pools.
+        // An item of another queue may wait for it, even if both share their pools.
         let other = builder().name("other").build().unwrap();
         let inner = queue.clone();
         queue.queue(std::thread::yield_now).unwrap();
@@ -270,7 +270,7 @@ fn max_active_is_never_exceeded_and_keeps_the_order() {
                     .queue(move || {
                         highest.fetch_max(active.fetch_add(1, SeqCst) + 1, SeqCst);
                         order.lock().unwrap().push(item);
-                        // Others get every chance to run beside this one.
+                        // Other items get the chance to run beside this one.
                         blocking::<Host, _>(|| std::thread::sleep(Duration::from_micros(100)));
                         active.fetch_sub(1, SeqCst);
                     })
@@ -290,7 +290,7 @@ fn max_active_is_never_exceeded_and_keeps_the_order() {
 #[test]
 fn items_that_wait_for_one_another_all_get_a_worker() {
     on_all_rungs(|_, builder| {
-        // Again and again with fresh workers: one may block while the next is being started.
+        // Repeated with new workers: one may block while the next is being started.
         for _ in 0..20 {
             let queue = builder().build().unwrap();
             let all_here = Arc::new(Barrier::new(8));
@@ -336,7 +336,7 @@ fn a_shutdown_that_takes_too_long_loses_nothing() {
         let error = queue.shutdown(Duration::from_millis(5)).unwrap_err();
         assert_eq!(error.in_flight(), 1);
         assert!(error.to_string().starts_with("1 "), "{error}");
-        assert!(queue.queue(|| ()).is_err(), "closed all the same");
+        assert!(queue.queue(|| ()).is_err(), "it is closed anyway");
         drop(release);
         queue.shutdown(NEVER).unwrap();
     });
@@ -397,7 +397,7 @@ fn what_cannot_be_built_says_why() {
     assert!(absent.contains("8000-8001"), "{absent}");
     let nice = error(runtime.workqueue().nice(120));
     assert!(nice.contains("120") && nice.contains("-20 to 19"), "{nice}");
-    // Root would get -20 for it.
+    // Not -20, which root could get.
     let nice = error(runtime.workqueue().nice(-128));
     assert!(nice.contains("-128: expected -20 to 19"), "{nice}");
     let no_cores = error(runtime.workqueue().shard_size(0));
@@ -406,7 +406,7 @@ fn what_cannot_be_built_says_why() {
     let queue = runtime.workqueue().build().unwrap();
     assert!(queue.change().shard_size(0).apply().is_err());
     assert!(queue.change().nice(100).apply().is_err());
-    assert_eq!(queue.submit(|| 1).unwrap().join().unwrap(), 1, "it is as it was");
+    assert_eq!(queue.submit(|| 1).unwrap().join().unwrap(), 1, "it is unchanged");
 
     runtime.shutdown(NEVER).unwrap();
     let closed = error(runtime.workqueue());
@@ -414,7 +414,7 @@ fn what_cannot_be_built_says_why() {
     assert!(queue.queue(|| ()).is_err(), "its queues are closed with it");
 }
 
-/// At once, and not when a queue is made, perhaps much later.
+/// The error is reported when the runtime is built, not later with the first queue.
 #[test]
 fn a_runtime_that_may_have_no_worker_is_not_built() {
     let builder = || Runtime::<Host>::builder(Topology::host().unwrap());

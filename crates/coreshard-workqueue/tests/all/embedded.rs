@@ -1,5 +1,5 @@
-//! Items of other languages. In memory of the caller's: what holds for them that holds for a `Work`, and that their memory may
-//! go. And calls that bring two words.
+//! Items of other languages. Embedded items, in the caller's memory: the guarantees of a `Work`, and the moment when that
+//! memory may be freed. And calls with two words as arguments.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -28,7 +28,7 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).laid_over(here).build().unwrap()
 }
 
-/// An item with what its function works on, in one structure, as a C program has it.
+/// An item and the data of its function in one structure, as in a C program.
 #[repr(C)]
 struct Job {
     work: EmbeddedWork,
@@ -62,7 +62,7 @@ impl Job {
     }
 
     fn queue_after(&self, queue: &Workqueue<Host>, delay: Duration) -> bool {
-        // SAFETY: every test keeps its jobs until they are over.
+        // SAFETY: every test keeps its jobs until they have finished.
         unsafe { works().queue_to(self.place(), queue, Target::Here, delay) }.unwrap()
     }
 
@@ -77,7 +77,7 @@ unsafe fn of<'job>(work: NonNull<EmbeddedWork>) -> &'job Job {
 }
 
 unsafe extern "C-unwind" fn count(work: NonNull<EmbeddedWork>) {
-    // SAFETY: each item of these tests is a job's.
+    // SAFETY: each item of these tests belongs to a job.
     let job = unsafe { of(work) };
     assert_eq!(job.inside.fetch_add(1, SeqCst), 0, "it runs on one worker at a time");
     while !job.go.load(SeqCst) {
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" fn count(work: NonNull<EmbeddedWork>) {
     job.runs.fetch_add(1, SeqCst);
 }
 
-/// Queues itself so often.
+/// Queues itself this many times.
 unsafe extern "C-unwind" fn again(work: NonNull<EmbeddedWork>) {
     // SAFETY: as above.
     let job = unsafe { of(work) };
@@ -119,9 +119,9 @@ fn an_item_runs_once_for_each_queueing_and_may_queue_itself() {
         assert!(job.queue(&queue));
         queue.drain().unwrap();
         assert_eq!(job.runs(), 1_000);
-        // SAFETY: the job is there.
+        // SAFETY: the job is alive.
         assert!(!unsafe { works().is_pending(job.place()) } && !works().is_running(job.place()));
-        // Or the last handle to the queue is the job's.
+        // Otherwise the job would have the last handle to the queue.
         job.queue = None;
     }
 }
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn free_when_told(work: NonNull<EmbeddedWork>) {
 /// An address that another thread may use.
 #[derive(Clone, Copy)]
 struct Sent(NonNull<EmbeddedWork>);
-// SAFETY: what is done with it is made for any thread.
+// SAFETY: the operations on an item may be called from any thread.
 unsafe impl Send for Sent {}
 
 impl Sent {
@@ -147,20 +147,20 @@ impl Sent {
     }
 }
 
-/// A thread that flushes the job's item, which runs until it is told to end: the thread sleeps by now.
+/// Starts a thread that flushes the job's item, and returns when it sleeps. The item runs until it is told to end.
 fn flush_elsewhere(job: &Job) -> std::thread::JoinHandle<bool> {
-    // One that is queued and does not run yet has the thread sleep as well.
+    // A thread would also sleep if the item was only queued.
     testing::wait_until("the item runs", || works().is_running(job.place()));
     let place = Sent(job.place());
     let (tell, told) = std::sync::mpsc::channel();
     let flush = std::thread::spawn(move || {
-        // SAFETY: no more than a number is asked for.
+        // SAFETY: no arguments.
         tell.send(unsafe { libc::gettid() }).unwrap();
-        // SAFETY: it is there until it is told to go, which it is when this thread sleeps.
+        // SAFETY: it is alive until it is told to end, when this thread sleeps.
         unsafe { works().flush(place.get()) }.unwrap()
     });
     wait_until_asleep(told.recv().unwrap());
-    // It sleeps, so it has let go of the item's lock. The thread sanitizer learns that by the lock alone.
+    // It sleeps, so it has released the item's lock. Only taking the lock tells the thread sanitizer so.
     assert!(works().is_running(job.place()));
     flush
 }
@@ -174,7 +174,7 @@ fn wait_until_asleep(thread: i32) {
 }
 
 #[test]
-fn an_item_may_free_itself_also_where_somebody_waits_for_it() {
+fn an_item_may_free_itself_even_while_a_thread_waits_for_it() {
     let queue = runtime().workqueue().build().unwrap();
     for _ in 0..200 {
         let job = Box::leak(Job::new(free));
@@ -198,12 +198,12 @@ fn what_is_cancelled_may_be_freed_while_a_pool_has_it() {
     for _ in 0..100 {
         let job = Job::new(count);
         assert!(job.queue(&queue));
-        // SAFETY: the job is there.
+        // SAFETY: the job is alive.
         assert!(unsafe { works().cancel(job.place()) } && !unsafe { works().cancel(job.place()) });
         let Job { runs, .. } = *job;
         assert_eq!(runs.into_inner(), 0);
     }
-    // The same memory, queued and cancelled and queued.
+    // The same memory, queued, cancelled and queued again.
     let job = Job::new(count);
     for _ in 0..10 {
         assert!(job.queue(&queue));
@@ -224,7 +224,7 @@ fn a_pending_item_is_not_queued_again_and_one_that_runs_is() {
     assert!(job.queue(&queue));
     testing::wait_until("it is so", || works().is_running(job.place()));
     assert!(job.queue(&queue) && !job.queue(&queue));
-    // SAFETY: the job is there.
+    // SAFETY: the job is alive.
     assert!(unsafe { works().is_pending(job.place()) });
     let flush = flush_elsewhere(&job);
     job.go.store(true, SeqCst);
@@ -244,7 +244,7 @@ fn a_cancel_that_waits_returns_after_the_run() {
         testing::wait_until("it is so", || job.runs() == 1 || works().is_running(job.place()));
         let was_queued = job.queue(&queue);
         let place = Sent(job.place());
-        // SAFETY: the job is there.
+        // SAFETY: the job is alive.
         let cancel = std::thread::spawn(move || unsafe { works().cancel_and_wait(place.get()) });
         job.go.store(true, SeqCst);
         let was_pending = cancel.join().unwrap().unwrap();
@@ -263,7 +263,7 @@ fn disables_nest_and_refuse() {
     job.work.set_name(FunctionName::leak("count_things"));
     queue.freeze().unwrap();
     assert!(job.queue(&queue));
-    // SAFETY: the job is there, here and below.
+    // SAFETY: the job is alive, here and below.
     unsafe {
         assert!(works().disable(job.place()).unwrap());
         assert!(!works().disable_and_wait(job.place()).unwrap());
@@ -287,7 +287,7 @@ fn a_delay_can_be_changed_cancelled_and_brought_forward() {
     let queue = runtime().workqueue().build().unwrap();
     let job = Job::new(count);
     let place = job.place();
-    // SAFETY: the job is there, here and below.
+    // SAFETY: the job is alive, here and below.
     unsafe {
         assert!(job.queue_after(&queue, LONG) && !job.queue(&queue));
         assert!(works().cancel(place) && !works().is_pending(place));
@@ -308,11 +308,11 @@ fn a_delay_can_be_changed_cancelled_and_brought_forward() {
     }
 }
 
-/// What its own function may not wait for.
+/// Waits that an item's own function must not make.
 unsafe extern "C-unwind" fn waits_for_itself(work: NonNull<EmbeddedWork>) {
-    // SAFETY: each item of these tests is a job's.
+    // SAFETY: each item of these tests belongs to a job.
     let job = unsafe { of(work) };
-    // SAFETY: the job is there.
+    // SAFETY: the job is alive.
     let (flush, cancel) = unsafe { (works().flush(work), works().cancel_and_wait(work)) };
     for error in [flush.unwrap_err(), cancel.unwrap_err()] {
         assert_eq!(error.reason(), WorkErrorReason::WouldDeadlock);
@@ -355,14 +355,14 @@ fn a_closed_queue_refuses_and_changes_nothing() {
     let queue = runtime().workqueue().build().unwrap();
     queue.shutdown(testing::NEVER).unwrap();
     let job = Job::new(count);
-    // SAFETY: the job is there.
+    // SAFETY: the job is alive.
     let error = unsafe { works().queue_to(job.place(), &queue, Target::Here, Duration::ZERO) };
     assert_eq!(error.unwrap_err().reason(), WorkErrorReason::Refused(RefusedReason::ShutDown));
     // SAFETY: as above.
     assert!(!unsafe { works().is_pending(job.place()) || works().flush(job.place()).unwrap() });
 }
 
-/// Few items, many threads, and all operations at once: each queueing runs once or was cancelled.
+/// Few items, many threads, and all operations at once: each queueing runs once or is cancelled.
 #[test]
 fn operations_at_once_lose_and_duplicate_nothing() {
     const JOBS: usize = 4;
@@ -384,10 +384,10 @@ fn operations_at_once_lose_and_duplicate_nothing() {
                     let job = &jobs[(random >> 8) as usize % JOBS];
                     let queue = &queues[(random >> 12) as usize % 2];
                     let delay = Duration::from_micros(u64::from(random >> 16 & 1) * 50);
-                    // SAFETY: the jobs are there.
+                    // SAFETY: the jobs are alive.
                     unsafe {
                         match (random >> 20) % 8 {
-                            // Refused while somebody cancels it.
+                            // Rejected while another thread cancels it.
                             0..=3 => {
                                 let came =
                                     works().queue_to(job.place(), queue, Target::Here, delay);
@@ -415,7 +415,7 @@ fn operations_at_once_lose_and_duplicate_nothing() {
         }
     });
     for job in &jobs {
-        // SAFETY: the jobs are there.
+        // SAFETY: the jobs are alive.
         unsafe { works().flush(job.place()) }.unwrap();
     }
     for queue in queues {
@@ -442,7 +442,7 @@ fn what_a_static_initializer_has_made_is_set_up_once() {
     let queue = runtime.workqueue().name("initialized").build().unwrap();
     let mut made = Initialized { function: run, rest: [0; 7] };
     let work = NonNull::from(&mut made).cast::<EmbeddedWork>();
-    // SAFETY: the item is here until nothing has it.
+    // SAFETY: the item lives until it is no longer in use.
     unsafe {
         let refused = works().queue(work, &queue).unwrap_err();
         assert_eq!(refused.reason(), WorkErrorReason::NotSetUp);
@@ -465,13 +465,13 @@ fn what_a_static_initializer_has_made_is_set_up_once() {
 fn calls_of_two_words_are_run_in_any_case() {
     static SUM: AtomicU64 = AtomicU64::new(0);
     unsafe extern "C-unwind" fn add(words: *mut [MaybeUninit<u64>; 2]) {
-        // SAFETY: all callers have written both.
+        // SAFETY: all callers have initialised both words.
         let [one, other] = unsafe { (*words).map(|word| word.assume_init()) };
         SUM.fetch_add(one * 1000 + other, SeqCst);
     }
     let add = ForeignFunction::leak(add, "add");
     let runtime = runtime();
-    // As it is; with a limit; with each item measured, and so in an allocation.
+    // A plain queue; one with a limit; one that measures each item, and so allocates it.
     let plain = runtime.workqueue().name("plain").build().unwrap();
     let limited = runtime.workqueue().name("limited").ordered().build().unwrap();
     let measured = runtime.workqueue().name("measured").times(Sampling::EVERY_ITEM);
@@ -486,7 +486,7 @@ fn calls_of_two_words_are_run_in_any_case() {
             call(at, 1).unwrap();
         }
         assert_eq!(SUM.load(SeqCst), 0);
-        // What is not begun comes back where it can; a call cannot.
+        // Items that have not begun are returned if possible; calls cannot be.
         drop(queue.shutdown_now(Duration::from_secs(60)));
         assert_eq!(call(1, 1), Err(RefusedReason::ShutDown));
         assert_eq!(SUM.load(SeqCst), 4950 * 1000 + 100, "{}", queue.name());
@@ -499,7 +499,7 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     let queue = runtime.workqueue().name("pods").scope(Scope::Cpu).build().unwrap();
     let job = Job::new(count);
     let to = |cpu, delay| {
-        // SAFETY: the job is there until it is over.
+        // SAFETY: the job is alive until it has finished.
         unsafe { works().queue_to(job.place(), &queue, Target::Cpu(CpuId(cpu)), delay) }
     };
     for delay in [Duration::ZERO, Duration::from_millis(1)] {
@@ -512,7 +512,7 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     assert!(to(3, Duration::from_millis(1)).is_err());
 }
 
-/// Fails in release builds if the number is rounded up without a check: to 0, so that every lock lies out of bounds.
+/// Fails in release builds if the number is rounded up without a check: it becomes 0, and every lock is out of bounds.
 #[test]
 fn more_stripes_than_can_be_are_refused() {
     for too_many in [EmbeddedWorks::<Host>::MAX_STRIPES + 1, usize::MAX / 2 + 2, usize::MAX] {
@@ -537,14 +537,14 @@ fn an_item_that_is_queued_anew_while_it_runs_occupies_one_worker_at_most() {
         assert!(job.queue(&queue));
         wait_until("it runs", || job.inside.load(SeqCst) == 1);
         for call in 0..200 {
-            // SAFETY: the item is there until the queue is shut down.
+            // SAFETY: the item is alive until the queue is shut down.
             unsafe {
                 if call % 2 == 1 {
                     works().cancel(job.place());
                 }
                 works().modify_to(job.place(), &queue, Target::Here, Duration::ZERO).unwrap();
             }
-            // Workers come by, and find what was queued.
+            // Workers look for items, and find the queued one.
             other.submit(|| ()).unwrap().join().unwrap();
         }
         let total = other.stats().total();

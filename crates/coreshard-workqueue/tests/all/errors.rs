@@ -1,4 +1,4 @@
-//! Every error of the crate goes through `?` into `Box<dyn Error + Send + Sync>`, from whatever thread.
+//! Every error of the crate converts to `Box<dyn Error + Send + Sync>` with `?`, on any thread.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -29,14 +29,14 @@ fn all_are_errors_that_may_be_sent_and_shared() {
     assert_error::<WaitError>();
     assert_error::<WorkError>();
     assert_error::<WouldDeadlock>();
-    // Whatever the item is: this one is not `Sync`.
+    // For any item: this one is not `Sync`.
     assert_error::<Refused<Cell<u32>>>();
     assert_error::<Refused<Box<dyn FnOnce() + Send>>>();
 }
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Compiles, which is the point: closures that borrow, and that are not `Sync`.
+/// Only has to compile: with closures that borrow and that are not `Sync`.
 fn all_go_through_the_question_mark(queue: &Workqueue<Host>) -> Outcome {
     let (unshared, mut numbers) = (Cell::new(7), [1, 2, 3]);
     queue.queue(move || unshared.set(8))?;

@@ -1,8 +1,8 @@
-//! Every accepted item runs exactly once, whatever goes on around it.
+//! Every accepted item runs exactly once.
 //!
-//! All combinations of scope × wake policy × intake, with 1 to 8 producers, on this machine and on a
-//! virtual one with many pods; with items that panic, items that queue items, and queues that are made
-//! and dropped meanwhile. `CORESHARD_STRESS_ITEMS` says how many items in all, half a million by default:
+//! Tests all combinations of scope, wake policy and intake, with 1 to 8 producers, on this machine and on a
+//! virtual one with many pods; with items that panic, items that queue items, and queues that are built
+//! and dropped meanwhile. `CORESHARD_STRESS_ITEMS` sets the total number of items, half a million by default:
 //!
 //! ```sh
 //! CORESHARD_STRESS_ITEMS=100000000 cargo test --release -p coreshard-workqueue --test all exactly_once
@@ -20,7 +20,7 @@ use coreshard_workqueue::{Intake, Runtime, Wake, Workqueue};
 const DEFAULT_ITEMS: u64 = 500_000;
 const PRODUCERS: std::ops::RangeInclusive<usize> = 1..=8;
 
-/// Far beyond what any machine needs; an item that is lost shows here.
+/// Longer than any machine needs: a lost item makes the test time out.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// How often each item ran.
@@ -36,7 +36,7 @@ impl Ledger {
     }
 
     fn ran(&self, item: usize) {
-        // Saturates, so that no number of runs looks like one.
+        // Saturates, so that a wrapped count never looks like one run.
         if self.runs[item].fetch_add(1, Relaxed) == u8::MAX {
             self.runs[item].store(u8::MAX, Relaxed);
         }
@@ -82,7 +82,7 @@ fn queue(runtime: &Runtime<Host>, of: Combination, ledger: &Arc<Ledger>) -> Work
         .unwrap()
 }
 
-/// The ways of an item, by its number. Each of them must lead to one run.
+/// Queues an item in one of many ways, by its number. Each must lead to one run.
 fn bring_in(
     item: usize,
     queue: &Workqueue<Host>,
@@ -92,17 +92,17 @@ fn bring_in(
 ) {
     let own = Arc::clone(ledger);
     match item % 128 {
-        // A queue for one item that shares the pools, and one that has others. The drop drains.
+        // A queue for one item that shares the pools, and one with other pools. The drop drains.
         11 | 75 => {
             let passing = passing(item % 128 == 11);
             passing.queue(move || own.ran(item)).unwrap();
         }
-        // One whose result is waited for.
+        // An item that is joined.
         21 => {
             let handle = queue.submit(move || own.ran(item)).unwrap();
             handle.join().unwrap();
         }
-        // One that panics, and whose handle tells.
+        // An item that panics, and whose handle reports it.
         37 => {
             let work = move || {
                 own.ran(item);
@@ -111,7 +111,7 @@ fn bring_in(
             let error = queue.submit(work).unwrap().join().unwrap_err();
             assert_eq!(error.message(), "deliberate");
         }
-        // One too large to be kept in place.
+        // A closure too large to be stored inline.
         49 | 113 => {
             let ballast = [item as u64; 12];
             let work = move || {
@@ -123,7 +123,7 @@ fn bring_in(
         _ if panics(item) => {
             let work = move || {
                 own.ran(item);
-                // Without the panic hook's message.
+                // Does not call the panic hook.
                 resume_unwind(Box::new("deliberate"));
             };
             queue.queue(work).unwrap();
@@ -131,7 +131,7 @@ fn bring_in(
         rest => match rest % 16 {
             5 => drop(queue.submit(move || own.ran(item)).unwrap()),
             7 => queue.queue_on(cpus[item % cpus.len()], move || own.ran(item)).unwrap(),
-            // An item that queues the one that counts. It may hold the last handle of the queue.
+            // An item that queues the counting one. It may hold the last handle of the queue.
             9 => {
                 let again = queue.clone();
                 queue.queue(move || again.queue(move || own.ran(item)).unwrap()).unwrap();
@@ -141,7 +141,7 @@ fn bring_in(
     }
 }
 
-/// Whether an item panics with no handle to tell.
+/// Whether an item panics that has no handle.
 fn panics(item: usize) -> bool {
     item % 16 == 3
 }
@@ -180,11 +180,11 @@ fn one_cell(
                 }
             });
         }
-        // Now the producers' handles, and those inside items, are the last.
+        // Now producers and items hold the last handles.
         if producers.is_multiple_of(2) {
             drop(main);
         } else {
-            // Beside the producers, whom a drain would refuse.
+            // While the producers run: a drain would reject their items.
             main.flush().unwrap();
             main.flush().unwrap();
             drop(main);
@@ -264,7 +264,7 @@ fn while_the_queue_is_shut_down() {
                         let own = Arc::clone(ledger);
                         match queue.queue(move || own.ran(item)) {
                             Ok(()) => accepted.ran(item),
-                            // It came back whole, and has not run.
+                            // It was returned unrun.
                             Err(refused) if item % 2 == 0 => drop(refused.into_item()),
                             Err(refused) => {
                                 refused.into_item()();
@@ -274,11 +274,11 @@ fn while_the_queue_is_shut_down() {
                     }
                 });
             }
-            wait_until(|| queue.stats().queued > 200, || "nothing is accepted".to_owned());
+            wait_until(|| queue.stats().queued > 200, || "no item is accepted".to_owned());
             queue.shutdown(NEVER).unwrap();
             run_by_then = queue.stats().total().run;
         });
-        // Nothing was accepted after the shutdown, and nothing that was accepted before was left.
+        // No item was accepted after the shutdown, and all that were accepted before have run.
         assert_eq!(queue.stats().total().run, run_by_then, "{combination:?}");
         let wrong = ledger.wrong(|item| accepted.runs[item].load(Relaxed));
         assert!(wrong.is_empty(), "{combination:?}: {wrong:?}");

@@ -1,4 +1,4 @@
-//! The queue as other crates' executor: `cargo test --all-features --test all executors`.
+//! The queue as an executor for other crates: `cargo test --all-features --test all executors`.
 
 #[cfg(feature = "futures")]
 #[test]
@@ -64,7 +64,7 @@ fn hyper_sleeps_by_the_timers() {
         sleep.as_mut().poll(&mut context) == Poll::Ready(())
     }
 
-    /// Anybody's sleep, which a timer of ours cannot reset.
+    /// A sleep of another crate. The runtime's timer cannot reset it.
     struct Foreign;
     impl Sleep for Foreign {}
     impl Future for Foreign {
@@ -87,18 +87,18 @@ fn hyper_sleeps_by_the_timers() {
         let place = &raw const *sleep;
         timer.reset(&mut sleep, timer.now() + 2 * LONG);
         assert!(std::ptr::addr_eq(place, &raw const *sleep), "the memory is kept");
-        assert_eq!(waiting(), 1, "who waits still does, for another time");
+        assert_eq!(waiting(), 1, "the waiter still waits, for another deadline");
         timer.reset(&mut sleep, timer.now());
         block_on(sleep.as_mut());
         timer.reset(&mut sleep, timer.now() + Duration::from_millis(1));
         block_on(sleep.as_mut());
         assert_eq!(waiting(), 0);
 
-        // Beyond the clock's end, it never ends.
+        // A deadline beyond the clock's range never expires.
         assert!(!is_over(&mut timer.sleep(Duration::MAX)));
         let mut foreign: Pin<Box<dyn Sleep>> = Box::pin(Foreign);
         timer.reset(&mut foreign, timer.now() + LONG);
-        assert!(!is_over(&mut foreign), "it is one of ours now");
+        assert!(!is_over(&mut foreign), "it was replaced by the timer's sleep");
     }
 
     let runtime = Runtime::<Host>::builder(Topology::host().unwrap());
@@ -108,7 +108,7 @@ fn hyper_sleeps_by_the_timers() {
     check(&queue, &|| runtime.delayed_items());
     check(&runtime, &|| runtime.delayed_items());
 
-    // One of another runtime's is replaced: it would be taken out of the wrong timers.
+    // A sleep of another runtime is replaced: it would be removed from the wrong timers.
     let other = Runtime::<Host>::builder(Topology::host().unwrap()).build().unwrap();
     let mut sleep = Timer::sleep(&other, LONG);
     assert!(!is_over(&mut sleep));
@@ -118,7 +118,7 @@ fn hyper_sleeps_by_the_timers() {
     assert_eq!(runtime.delayed_items(), 1);
 }
 
-/// Whoever waits for a sleep that is reset meanwhile hears of the new time.
+/// A task that waits for a sleep is woken when the sleep is reset, to learn the new deadline.
 #[cfg(feature = "hyper")]
 #[test]
 fn a_sleep_that_is_reset_wakes_whoever_waits_for_it() {
@@ -147,5 +147,5 @@ fn a_sleep_that_is_reset_wakes_whoever_waits_for_it() {
     while sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         receiver.recv_timeout(testing::NEVER).unwrap();
     }
-    assert!(sleep.reset(Duration::MAX).is_err(), "the clock ends before");
+    assert!(sleep.reset(Duration::MAX).is_err(), "beyond the clock's range");
 }

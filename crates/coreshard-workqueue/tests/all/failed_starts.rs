@@ -1,4 +1,4 @@
-//! Threads that cannot be started, at the moments that matter: every item that was accepted runs.
+//! Thread starts that fail at critical moments: every accepted item runs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ fn one_cpu<P: Platform>() -> RuntimeBuilder<P> {
     Runtime::builder(topology).usable(first)
 }
 
-/// Each way to take items in and to wake who sleeps.
+/// Each combination of intake and wake policy.
 fn rungs() -> impl Iterator<Item = (Intake, Wake)> {
     Intake::ALL.into_iter().flat_map(|intake| Wake::ALL.into_iter().map(move |wake| (intake, wake)))
 }
@@ -26,14 +26,14 @@ fn queue<P: Platform>(runtime: &Runtime<P>, (intake, wake): (Intake, Wake)) -> W
     runtime.workqueue().scope(Scope::System).intake(intake).wake(wake).build().unwrap()
 }
 
-/// Starts, of which a test has the say once it wants to.
+/// Lets a test decide which thread starts fail.
 #[derive(Clone, Default)]
 struct Control {
-    /// From now on no worker is started.
+    /// No worker start succeeds any more.
     refuse: Arc<AtomicBool>,
-    /// Starts that were asked for since.
+    /// Starts that were requested since.
     asked: Arc<AtomicUsize>,
-    /// A start on the monitor's thread waits until this is so, and fails then.
+    /// A start on the monitor's thread waits until this is set, and then fails.
     hold: Arc<AtomicBool>,
     held: Arc<AtomicUsize>,
 }
@@ -58,8 +58,8 @@ impl Control {
     }
 }
 
-/// A worker comes back, from a wait that it had told of or that it was presumed to be in, while the monitor
-/// starts a stand-in: it finds the pool full, and lies down. Then the start fails.
+/// A worker returns from a declared or presumed wait while the monitor starts a replacement. It finds the pool full and
+/// parks. Then the start fails.
 fn lies_down_for_a_stand_in_that_never_comes(is_told: bool) {
     for rung in rungs() {
         let control = Control::default();
@@ -73,15 +73,15 @@ fn lies_down_for_a_stand_in_that_never_comes(is_told: bool) {
         let waits =
             queue.submit(move || if is_told { blocking::<Faulty, _>(wait) } else { wait() });
         let behind = queue.submit(|| 7).unwrap();
-        wait_until("the monitor starts a stand-in", || control.held.load(SeqCst) == 1);
+        wait_until("the monitor starts a replacement", || control.held.load(SeqCst) == 1);
         release.send(()).unwrap();
         waits.unwrap().join().unwrap();
-        wait_until("the worker lies down", || queue.stats().total().idle_workers == 1);
+        wait_until("the worker parks", || queue.stats().total().idle_workers == 1);
         control.hold.store(false, SeqCst);
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || tell.send(behind.join().unwrap()));
         assert_eq!(told.recv_timeout(NEVER), Ok(7), "{rung:?}: the item behind is stranded");
-        assert_eq!(queue.submit(|| 8).unwrap().join().unwrap(), 8, "and the pool goes on");
+        assert_eq!(queue.submit(|| 8).unwrap().join().unwrap(), 8, "and the pool continues");
         drop(queue);
         drop(faults);
     }
@@ -97,8 +97,8 @@ fn a_presumed_worker_that_comes_back_while_its_stand_in_fails_to_start_goes_on()
     within(2 * NEVER, || lies_down_for_a_stand_in_that_never_comes(false));
 }
 
-/// All workers block, none can be started, and nothing waits: the monitor has no reason to look, but that
-/// somebody must be there for the next item.
+/// All workers block, none can be started, and no item waits. The monitor must keep looking nevertheless, so that a worker is
+/// available for the next item.
 #[test]
 fn an_item_that_comes_while_no_worker_can_be_had_runs_when_one_can() {
     within(2 * NEVER, all_block_and_none_can_be_had);
@@ -115,7 +115,7 @@ fn all_block_and_none_can_be_had() {
         let blocks =
             queue.submit(move || blocking::<Faulty, _>(|| released.recv_timeout(NEVER))).unwrap();
         wait_until("a start has failed", || queue.stats().total().failed_worker_starts > 0);
-        // For as long as it takes the monitor to fall asleep.
+        // Long enough for the monitor to fall asleep.
         std::thread::sleep(Duration::from_millis(40));
         let release_it = queue.submit(move || release.send(()).unwrap()).unwrap();
         control.refuse.store(false, SeqCst);
@@ -126,8 +126,8 @@ fn all_block_and_none_can_be_had() {
     }
 }
 
-/// One worker in all, and a rescuer: the worker comes back while the rescuer is at it, and lies down; when
-/// the rescuer stands by, somebody must be there for what comes.
+/// One worker in all, and a rescuer. The worker returns while the rescuer works, and parks. When the rescuer stands by again,
+/// a worker must be designated for the next item.
 #[test]
 fn a_reserve_that_stands_by_leaves_somebody_who_is_told() {
     within(2 * NEVER, the_reserve_stands_by);
@@ -153,7 +153,7 @@ fn the_reserve_stands_by() {
     }
 }
 
-/// Without a monitor, or without a first worker, a queue is not made; and made when threads can be had.
+/// A queue is not built if the monitor or the first worker cannot be started. It is built when threads can be started again.
 #[test]
 fn a_queue_whose_threads_cannot_be_had_is_not_made_and_says_which() {
     for (number, thread) in [(1, "cs-monitor"), (2, "cs-sys0:0")] {
@@ -177,7 +177,7 @@ fn sum(from: u64, to: u64) -> u64 {
     one + other
 }
 
-/// Waits that are told of and waits that are not, for items behind them; forks; and workers that leave.
+/// Declared and undeclared waits for later items; forks; and workers that exit.
 fn mixed_load(queue: &Workqueue<Faulty>) {
     let mut handles = Vec::new();
     for round in 0..6 {
@@ -195,7 +195,7 @@ fn mixed_load(queue: &Workqueue<Faulty>) {
     handles.into_iter().for_each(|handle| handle.join().unwrap());
 }
 
-/// One start fails, each of the first in turn; then, three in a row.
+/// Fails one start, each of the first ones in turn; then three in a row.
 fn each_start_fails_in_turn() {
     let topology = Topology::host().unwrap();
     let usable = Usable::host(&topology).unwrap().cpus().clone();
@@ -210,7 +210,7 @@ fn each_start_fails_in_turn() {
             let runtime = builder.idle_timeout(Duration::from_millis(1)).build().unwrap();
             let builder = runtime.workqueue().scope(Scope::System).intake(intake).wake(wake);
             let Ok(queue) = builder.rescuer(first % 3 == 0).build() else {
-                assert!(first <= 3, "of start {first} there is nothing to say");
+                assert!(first <= 3, "start {first} failed the build");
                 continue;
             };
             mixed_load(&queue);
@@ -234,12 +234,12 @@ fn a_sleep_wakes_another_executor_where_no_thread_can_be_had_for_that() {
     let runtime = one_cpu::<Faulty>().build().unwrap();
     let sleep = runtime.sleep(Duration::from_millis(1)).unwrap();
     let (tell, told) = mpsc::channel();
-    // Nobody joins it: it would not end.
+    // Not joined: it would not end.
     std::thread::spawn(move || {
         futures_lite::future::block_on(sleep);
         tell.send(())
     });
-    assert!(told.recv_timeout(NEVER).is_ok(), "whoever slept was woken");
+    assert!(told.recv_timeout(NEVER).is_ok(), "the sleeper was woken");
     drop(runtime);
     drop(faults);
 }

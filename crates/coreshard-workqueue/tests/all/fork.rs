@@ -1,4 +1,4 @@
-//! What `join`, `install` and the loops promise, on every rung.
+//! The guarantees of `join`, `install` and the loops, for all intakes and wake policies.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -15,7 +15,7 @@ fn join<A, B: Send>(a: impl FnOnce() -> A, b: impl FnOnce() -> B + Send) -> (A, 
     coreshard_workqueue::join::<Host, A, B>(a, b)
 }
 
-/// A queue on a machine of one package with four cores, laid over the CPUs there are.
+/// A queue on a machine of one package with four cores, laid over the real CPUs.
 fn on_all_rungs(scope: Scope, test: impl Fn(&Workqueue<Host>)) {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
     let host = Topology::host().unwrap();
@@ -183,7 +183,7 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
             let outcome = catch_unwind(AssertUnwindSafe(|| queue.install(work).unwrap()));
             *outcome.unwrap_err().downcast::<&str>().unwrap()
         };
-        // The second half is dropped unrun, or was stolen, and is waited for.
+        // The second half is dropped unrun, or was stolen and is waited for.
         let held = || Over(Arc::clone(&over));
         assert_eq!(
             caught(&|| {
@@ -200,7 +200,7 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
             "second"
         );
         assert_eq!(over.load(SeqCst), 2, "the first half's result was dropped");
-        // Stolen, for sure.
+        // With a second half that is certainly stolen.
         let begun = AtomicBool::new(false);
         assert_eq!(
             caught(&|| {
@@ -233,12 +233,12 @@ fn what_either_half_throws_comes_out_when_neither_runs() {
             }),
             "first, though stolen"
         );
-        assert_eq!(over.load(SeqCst), 3, "the stolen half was over first");
-        assert_eq!(queue.install(|| fib(10)).unwrap(), 55, "the workers are whole");
+        assert_eq!(over.load(SeqCst), 3, "the stolen half had finished first");
+        assert_eq!(queue.install(|| fib(10)).unwrap(), 55, "the workers still work");
     });
 }
 
-/// Runs `job` on another worker than `item`, as a part that it forks.
+/// Runs `job` on another worker than the caller, as a job that the caller forks.
 fn stolen<T: Send>(job: impl FnOnce() -> T + Send) -> T {
     let (here, began) = (thread::current().id(), AtomicBool::new(false));
     let run = || {
@@ -256,7 +256,7 @@ fn what_a_stolen_job_may_not_wait_for_is_an_error_there_too() {
         let inside = queue.clone();
         let work = Work::<Host>::new(move |work| {
             let errors = stolen(|| {
-                // Once more stolen: what is known goes from frame to frame.
+                // Stolen once more: the check follows the chain of frames.
                 let deeper = stolen(|| work.cancel_and_wait().unwrap_err().to_string());
                 [
                     work.flush().unwrap_err().to_string(),
@@ -273,8 +273,8 @@ fn what_a_stolen_job_may_not_wait_for_is_an_error_there_too() {
         for (error, sentence) in errors.iter().zip([
             "its own function waits",
             "its own function waits",
-            "one of its own items",
-            "one of its own items",
+            "inside one of its items",
+            "inside one of its items",
             "its own function waits",
         ]) {
             assert!(error.contains(sentence), "{error}");
@@ -300,7 +300,7 @@ fn what_is_installed_elsewhere_may_not_wait_for_the_item_that_waits_for_it() {
     assert!(work.queue(&queue).unwrap());
     let errors = errors.recv().unwrap();
     assert!(errors[0].contains("its own function waits"), "{errors:?}");
-    assert!(errors[1].contains("one of its own items"), "{errors:?}");
+    assert!(errors[1].contains("inside one of its items"), "{errors:?}");
     work.flush().unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! A process that is forked under load: typed errors in the child, and no hang; nothing changes for
-//! the parent.
+//! A process that is forked under load: the child gets typed errors and does not hang, and the parent is
+//! not affected.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +22,8 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
 }
 
-/// Whether a process that was forked can start threads where the other one had some, older and younger than the
-/// one that forked: not every emulator lets it.
+/// Whether a forked process can start threads if the parent had threads older and younger than the one that forked: not
+/// every emulator allows it.
 fn forked_processes_have_threads() -> bool {
     let (stop, stopped) = mpsc::channel::<()>();
     let younger = std::thread::spawn(move || stopped.recv().unwrap_err());
@@ -33,7 +33,7 @@ fn forked_processes_have_threads() -> bool {
     outcome.is_ok()
 }
 
-/// Each promise by its name, in the child.
+/// Checks each guarantee in the child.
 fn in_the_child(
     queue: Workqueue<Host>,
     handle: coreshard_workqueue::JoinHandle<(), Host>,
@@ -63,13 +63,13 @@ fn in_the_child(
     expect(old.set_usable(old.usable()).is_err(), "other CPUs")?;
     waiting.cancel();
     drop(queue);
-    // And a runtime of its own works, with the very items.
+    // And a new runtime in the child works, with the same items.
     let own = runtime();
-    let queue = own.workqueue().build().map_err(|_| "no queue of its own")?;
+    let queue = own.workqueue().build().map_err(|_| "no queue in the child")?;
     expect(queue.submit(|| 7).is_ok_and(|handle| handle.join().is_ok_and(|n| n == 7)), "own")?;
-    expect(fresh.queue(&queue).is_ok_and(|queued| queued), "an item on its own queue")?;
+    expect(fresh.queue(&queue).is_ok_and(|queued| queued), "an item on the child's queue")?;
     expect(fresh.flush().is_ok(), "its flush")?;
-    expect(queue.drain().is_ok(), "its own drain")?;
+    expect(queue.drain().is_ok(), "a drain in the child")?;
     drop(queue);
     Ok(())
 }
@@ -78,12 +78,12 @@ fn in_the_child(
 fn a_forked_child_gets_errors_and_hangs_nowhere() {
     testing::own_process!();
     if !forked_processes_have_threads() {
-        return skip(Lack::ForkedThreads, "none can be started");
+        return skip(Lack::ForkedThreads, "no thread can be started");
     }
     let runtime = runtime();
     let stop = Arc::new(AtomicBool::new(false));
     let (queue, ran) = (runtime.workqueue().build().unwrap(), Arc::new(AtomicU64::new(0)));
-    // Others queue all the time, so that their locks are held when the fork comes.
+    // Other threads queue all the time, so that locks are held at the fork.
     let busy: Vec<_> = (0..2)
         .map(|_| {
             let (queue, stop, ran) = (queue.clone(), Arc::clone(&stop), Arc::clone(&ran));
@@ -125,10 +125,10 @@ fn a_forked_child_gets_errors_and_hangs_nowhere() {
         waiting.queue_after(&queue, NEVER * 60).unwrap();
         let mut child = Some((queue.clone(), handle));
         let outcome = forked(|| {
-            let (queue, handle) = child.take().expect("the child has a copy");
+            let (queue, handle) = child.take().expect("the child has its copy");
             in_the_child(queue, handle, &running, &waiting, &runtime)
         });
-        // The parent goes on as if nothing had been.
+        // The parent is not affected.
         release.store(true, SeqCst);
         outcome.unwrap();
         child.take().expect("the parent has its own").1.join().unwrap();
@@ -141,7 +141,7 @@ fn a_forked_child_gets_errors_and_hangs_nowhere() {
     assert_eq!(ran.load(SeqCst), queued, "nothing is lost in the parent");
 }
 
-/// Calls `test` on a worker while others queue, so that the pool's locks are held when it forks.
+/// Calls `test` on a worker while other threads queue, so that the pool's locks are held when it forks.
 fn inside_an_item(test: impl Fn() + Send + Sync) {
     let (runtime, stop) = (runtime(), AtomicBool::new(false));
     let queue = runtime.workqueue().build().unwrap();
@@ -180,7 +180,7 @@ fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
     testing::own_process!();
     inside_an_item(|| {
         let (began, has_forked) = (AtomicBool::new(false), AtomicBool::new(false));
-        // Locked by the forker alone: in the child, nobody would open it for the thief.
+        // Locked by the forking thread only: in the child, no thread would unlock it for the thief.
         let side = Mutex::new(None);
         let halves = || {
             join::<Host, _, _>(
@@ -193,14 +193,14 @@ fn a_join_whose_second_half_is_in_the_other_process_throws_in_the_child() {
                 },
                 || {
                     began.store(true, SeqCst);
-                    // Not over before the fork.
+                    // Does not finish before the fork.
                     while !has_forked.load(SeqCst) {
                         std::thread::yield_now();
                     }
                 },
             )
         };
-        // The joins around it are left by what is thrown, and do not wait either.
+        // The panic unwinds the joins around it, and they do not wait either.
         let outcome = catch_unwind(AssertUnwindSafe(|| join::<Host, _, _>(halves, || ())));
         match side.lock().unwrap().take().expect("it forked") {
             Side::Parent(child) => {
@@ -232,7 +232,7 @@ fn an_item_that_returns_in_a_process_that_it_forked_is_told_of_and_no_other_item
         Side::Parent(child) => child.outcome().unwrap(),
         Side::Child => std::panic::set_hook(Box::new(|panic| {
             let is_told = panic.to_string().contains("has returned in a process that it forked");
-            end(if is_told { Ok(()) } else { Err("it was told something else") });
+            end(if is_told { Ok(()) } else { Err("another panic was reported") });
         })),
     });
 }
@@ -251,7 +251,7 @@ fn a_sleep_in_a_forked_process_says_that_nobody_would_end_it() {
             return Err("its sentence");
         }
         if due.as_mut().poll(&mut context).is_pending() {
-            return Err("one whose time has come");
+            return Err("an expired sleep");
         }
         let polled = catch_unwind(AssertUnwindSafe(|| asleep.as_mut().poll(&mut context)));
         let payload = polled.err().ok_or("a sleep from before")?;
@@ -263,7 +263,7 @@ fn a_sleep_in_a_forked_process_says_that_nobody_would_end_it() {
     outcome.unwrap();
 }
 
-/// Not begun, inside its poll, and waiting, awaited in the parent before or not.
+/// A task that has not begun, is inside its poll, or waits; awaited in the parent before, or not.
 #[test]
 fn a_task_that_is_awaited_in_a_forked_process_tells_of_it() {
     testing::own_process!();

@@ -1,5 +1,5 @@
-//! Who waits runs parts of what it waits for, and never anything else: a wait under a lock ends, whatever else
-//! there is to do, and threads do not grow with depth.
+//! A waiting worker runs only subtasks of the job it waits for. So a wait under a lock ends, and the number of threads does
+//! not grow with the nesting depth.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -11,19 +11,19 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, join};
 use testing::{NEVER, within};
 
-/// A machine of one cache with so many CPUs, whichever there are.
+/// A queue on a machine of one cache with this many CPUs, laid over the real ones.
 fn queue(cpus: usize) -> Workqueue<Host> {
     let topology = Topology::from_synthetic(&format!("package:1 l3:1 core:{cpus} pu:1")).unwrap();
     let runtime = Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap();
     Box::leak(Box::new(runtime)).workqueue().scope(Scope::System).build().unwrap()
 }
 
-/// More for a long run: see ci/nightly.sh.
+/// The number of items. More for a long run: see ci/nightly.sh.
 fn items(by_default: u64) -> u64 {
     std::env::var("CORESHARD_HELPING_ITEMS").map_or(by_default, |items| items.parse().unwrap())
 }
 
-/// The ways to make parts.
+/// The ways to create subtasks.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Join,
@@ -97,7 +97,7 @@ fn loops_under_a_lock(outer: Way, inner: Way, items: u64, depth: u32) {
         let parts = AtomicU64::new(0);
         let inside = queue.install(|| {
             spread(outer, &queue, items, &|| {
-                // Who waits under the lock may not begin this: it would wait for itself.
+                // A worker that waits under the lock must not begin this: it would wait for itself.
                 begun_under_it.fetch_or(HOLDS.get(), SeqCst);
                 let mut sum = lock.lock().unwrap();
                 HOLDS.set(true);
@@ -109,7 +109,7 @@ fn loops_under_a_lock(outer: Way, inner: Way, items: u64, depth: u32) {
             });
         });
         assert!(inside.is_ok());
-        assert!(!begun_under_it.into_inner(), "a waiter began something that it did not wait for");
+        assert!(!begun_under_it.into_inner(), "a waiter began a job that it did not wait for");
         assert_eq!((lock.into_inner().unwrap(), parts.into_inner()), (items, items << depth));
     });
 }
@@ -159,7 +159,7 @@ fn loops_under_a_lock_inside_scopes_end() {
     loops_under_a_lock(Way::Scope, Way::Loop, items(1500), 4);
 }
 
-/// A value that is made once, in parallel, by whoever needs it first: all others wait for it.
+/// A value that is made once, in parallel, by the first item that needs it. All others wait for it.
 #[test]
 fn a_value_is_made_in_parallel_once() {
     within(NEVER, || {
@@ -196,7 +196,7 @@ fn queue_once() -> &'static Workqueue<Host> {
     QUEUE.get_or_init(|| queue(2))
 }
 
-/// Workers that there were at most while `run` ran, of a queue on so many CPUs.
+/// Returns the largest number of workers during `run`, for a queue on this many CPUs.
 fn most_workers(cpus: usize, run: impl Fn(&Workqueue<Host>) + Send + Sync) -> usize {
     let queue = queue(cpus);
     queue.install(|| run(&queue)).expect("the queue is open");
@@ -204,8 +204,8 @@ fn most_workers(cpus: usize, run: impl Fn(&Workqueue<Host>) + Send + Sync) -> us
     total.workers
 }
 
-/// Of a queue on two CPUs: at rest there are three. Each that waits for one that is not given a CPU gives its
-/// place to another.
+/// For a queue on two CPUs, which has three workers when idle. A worker that waits for one that gets no CPU is replaced by
+/// another.
 const MAX_WORKERS: usize = 8;
 
 fn nested(way: Way, depth: u32) {
@@ -260,7 +260,7 @@ fn a_thousand_nested_waits_take_few_threads() {
     });
 }
 
-/// An item's handle: who waits for it runs parts of it.
+/// A worker that waits for a handle runs parts of the handle's item.
 #[test]
 fn who_waits_for_a_handle_helps() {
     within(NEVER, || {
@@ -283,8 +283,8 @@ fn who_waits_for_a_handle_helps() {
     });
 }
 
-/// What an item of a scope queues through it is inside the caller's item, too, on whatever thread it runs: a wait for
-/// that item is an error there, and no hang.
+/// Items that an item of a scope queues through it also count as inside the caller's item, on any thread. A wait for that
+/// item there is an error instead of a hang.
 #[test]
 fn what_a_part_spawns_is_inside_the_callers_item() {
     within(NEVER, || {

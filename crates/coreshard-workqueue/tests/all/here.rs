@@ -1,4 +1,4 @@
-//! Where am I: the current queue, pool, worker and runtime; and how many workers a runtime is told to have.
+//! The current queue, pool, worker and runtime; and the configured number of workers.
 
 use std::collections::BTreeSet;
 use std::sync::{Barrier, Mutex};
@@ -34,7 +34,7 @@ fn everything_that_runs_on_a_worker_finds_its_queue() {
         queue.for_each_range(0..10_000, |_| is_here()).unwrap();
         queue.scope(|scope| (0..10).for_each(|_| scope.queue(is_here).unwrap()));
         let task = queue.spawn(async move { is_here() }).unwrap();
-        wait_until("the task is over", || task.is_finished());
+        wait_until("the task finishes", || task.is_finished());
         let work = Work::new(move |_| is_here());
         work.queue(&queue).unwrap();
         work.flush().unwrap();
@@ -76,7 +76,7 @@ fn a_queue_without_handles_has_none_inside_its_items_either() {
     });
 }
 
-/// 32 items that wait for one another, on two CPUs, without a word to the runtime.
+/// 32 items that wait for one another, on two CPUs, without declaring their waits.
 #[test]
 fn as_many_workers_run_as_are_asked_for() {
     within(NEVER, || {

@@ -1,5 +1,5 @@
-//! What a user runs on a worker's thread beside items: hooks, first and last, and the destructors of
-//! thread-local values. The worker's slot is its own meanwhile, and nobody waits for them but who must.
+//! User code that runs on a worker's thread besides items: the first and last hooks, and destructors of
+//! thread-local values. The worker keeps its slot meanwhile, and only the queue's end waits for them.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -28,7 +28,7 @@ fn sum(from: u64, to: u64) -> u64 {
     one + other
 }
 
-/// Several workers at once, which then go, again and again, while others come.
+/// Starts several workers that then exit, repeatedly, while others start.
 fn come_and_go(queue: &Workqueue<Host>, rounds: usize) {
     for round in 0..rounds {
         let wait = || {
@@ -64,9 +64,9 @@ fn a_last_hook_may_fork_while_other_workers_come() {
     }
 }
 
-/// A worker whose last hook takes long does not count: the others go on, and the queue's end waits for it.
+/// A worker whose last hook takes long does not count: the other workers continue, and the queue's end waits for it.
 #[test]
-fn a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end() {
+fn a_long_last_hook_delays_only_the_end_of_the_queue() {
     testing::own_process!();
     let one: CpuSet = usable().iter().take(1).collect();
     let runtime = builder().usable(one).idle_timeout(Duration::from_millis(1)).build().unwrap();
@@ -75,7 +75,7 @@ fn a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end() {
     let (go, count) = (Arc::clone(&release), Arc::clone(&left));
     let hooks = Hooks::new().on_stop(move |_| {
         entered.fetch_add(1, SeqCst);
-        // It says so, though it counts as no worker that runs.
+        // It declares its wait, although it does not count as a running worker.
         blocking::<Host, _>(|| {
             let since = Instant::now();
             while !go.load(SeqCst) && since.elapsed() < NEVER {
@@ -96,7 +96,7 @@ fn a_last_hook_that_takes_long_keeps_nobody_waiting_but_the_end() {
     assert_eq!(inside.load(SeqCst), left.load(SeqCst), "the end waits for the hooks");
 }
 
-/// A hook that blocks on a worker that counts as none: the rescuer, before it is called and after.
+/// A hook that blocks on a worker that does not count: the rescuer, before it is called and after.
 #[test]
 fn a_rescuers_hooks_may_block() {
     testing::own_process!();
@@ -120,7 +120,7 @@ struct Last;
 
 impl Drop for Last {
     fn drop(&mut self) {
-        // There is no worker on this thread any more: both halves are run here.
+        // The worker of this thread has exited: both halves are run here.
         assert_eq!(sum(0, 500), 124_750);
         blocking::<Host, _>(std::thread::yield_now);
     }
@@ -162,11 +162,11 @@ fn hooks_that_are_added_nest() {
     let queue = queue.add_hooks(Hooks::new().on_start(tells("c")).on_stop(tells("C")));
     let queue = queue.build().unwrap();
     queue.submit(|| ()).unwrap().join().unwrap();
-    assert_eq!(*told.lock().unwrap(), ["a", "!b", "c"], "each, whatever another throws");
+    assert_eq!(*told.lock().unwrap(), ["a", "!b", "c"], "each, even if another panics");
     drop(queue);
     assert_eq!(*told.lock().unwrap(), ["a", "!b", "c", "C", "!B", "A"]);
 
-    // Clones of hooks are the same, and those that nothing was added to.
+    // Clones of hooks count as the same hooks, as do hooks to which none were added.
     let alone = Hooks::new().on_start(tells("d"));
     assert_eq!(alone.clone().and(Hooks::new()), alone);
     assert_eq!(Hooks::new().and(alone.clone()), alone);

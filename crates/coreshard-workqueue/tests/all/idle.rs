@@ -1,6 +1,6 @@
-//! A runtime with no work uses no CPU time: nobody polls.
+//! A runtime without work uses no CPU time: no thread polls.
 //!
-//! In a file of its own, since it looks at all threads of the process.
+//! In a separate process, since the test looks at all threads of its process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +11,14 @@ use coreshard_topology::{Scope, Topology, Usable};
 use coreshard_workqueue::{Intake, Runtime, Wake};
 use testing::NEVER;
 
-/// How long nothing may happen.
+/// How long all threads must stay asleep.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// How often each worker was switched out so far, by its name and thread id.
+/// The number of context switches of each worker so far, by its name and thread id.
 fn switches() -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for task in fs::read_dir("/proc/self/task").unwrap() {
-        // A thread may end between the listing and the look.
+        // A thread may exit between the listing and the read.
         let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
         let line = |key: &str| status.lines().find(|line| line.starts_with(key)).unwrap();
         if line("Name:").contains("cs-") {
@@ -51,9 +51,9 @@ fn idle_workers_never_run() {
         }
         queue.drain().unwrap();
     }
-    // Workers watch for work for a while before they sleep; a loaded machine makes that longer. A
-    // worker that polls runs again and again, and no round is ever quiet. The process may use a
-    // millisecond in that time, for the look at its threads.
+    // Workers spin for a while before they sleep, for longer on a loaded machine. A worker that polls
+    // would run repeatedly, so no round would be quiet. The process may use a millisecond to read the
+    // state of its threads.
     let started = Instant::now();
     loop {
         let before = switches();

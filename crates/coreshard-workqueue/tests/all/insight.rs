@@ -1,4 +1,4 @@
-//! What queues and pools tell of themselves.
+//! Statistics of queues and pools.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -12,7 +12,7 @@ fn real() -> CpuSet {
     coreshard_platform::affinity().expect("this thread's CPUs")
 }
 
-/// Four CPUs that share a cache, whatever this machine has.
+/// Four CPUs that share a cache, independent of this machine.
 fn runtime() -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").expect("a description");
     Runtime::builder(topology).laid_over(real()).build().expect("a runtime")
@@ -44,11 +44,11 @@ fn cpu_time_is_charged_to_the_queue_that_used_it() {
     assert!(busy.total().cpu_time >= busy.tally.cpu_time, "the pool has all of it");
 }
 
-/// Two queues take turns on one worker: whoever is looked at last must not have it all.
+/// Two queues take turns on one worker: the one that is sampled last must not be charged for everything.
 #[test]
 fn queues_that_share_a_pool_share_its_cpu_time_by_what_they_use() {
-    // Visits are weighed by the clock on the wall, which runs on while others have the CPU: on a
-    // busy machine, a short visit may look long now and then, but not each time.
+    // Visits are weighed by wall-clock time, which continues while other threads have the CPU: on a
+    // busy machine, a short visit may look long sometimes, but not each time.
     let seen: Vec<_> = (0..8).map(|_| much_and_little()).collect();
     let is_fair = |&(much, little): &(Duration, Duration)| much > little * 2;
     assert!(seen.iter().any(is_fair), "{seen:?}");
@@ -58,7 +58,7 @@ fn queues_that_share_a_pool_share_its_cpu_time_by_what_they_use() {
 fn much_and_little() -> (Duration, Duration) {
     let runtime = runtime();
     let (much, little) = (queue(&runtime, "much"), queue(&runtime, "little"));
-    // A thread's CPU time is the same to the monitor, whatever its clock on the wall says.
+    // The monitor reads the thread's CPU time, which does not depend on the wall clock.
     for _ in 0..100 {
         much.submit(|| burn(Duration::from_micros(400))).expect("open").join().expect("no panic");
         little.submit(|| burn(Duration::from_micros(20))).expect("open").join().expect("no panic");
@@ -81,7 +81,7 @@ fn the_cpu_time_of_workers_that_are_gone_is_kept() {
     }
     queue.drain().expect("not inside an item");
     let had = queue.stats().total();
-    // All but one go, whenever that is.
+    // All but one exit, at some time.
     while queue.stats().total().workers > 1 {
         std::thread::yield_now();
     }
@@ -146,7 +146,7 @@ fn every_item_is_measured_where_that_is_asked_for() {
         assert_eq!(times.sampling, Sampling::EVERY_ITEM);
         assert_eq!(stats.run, 7);
         assert_eq!((times.delay.samples(), times.run.samples()), (7, 7), "{stats:?}");
-        // One per cent is what is kept of a time.
+        // Times are kept with a precision of one per cent.
         assert!(times.run.max() >= slept.mul_f64(0.99), "{times:?}");
         assert!(times.run.quantile(0.5) <= times.run.max());
         assert_eq!(times.run.recorded_ns().len(), 7);
@@ -228,7 +228,7 @@ fn a_runtime_tells_of_each_pool_once() {
     assert_eq!(runtime.stats().pools.len(), 1, "pools go with their last queue");
 }
 
-/// An item that is measured lets go of what it holds, whether it ran to its end or not.
+/// A measured item drops its captures, whether it ran to its end or not.
 #[test]
 fn a_measured_item_keeps_nothing() {
     let runtime = runtime();

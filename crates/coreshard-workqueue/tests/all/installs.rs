@@ -1,5 +1,5 @@
-//! `install` and the loops on top of it: a call inside an item of the very queue, and an item of that
-//! queue anywhere else, with all that it promises.
+//! `install` and the loops that use it: a plain call inside an item of the same queue, and an item of that
+//! queue anywhere else, with all guarantees of an item.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -24,7 +24,7 @@ fn siblings(test: impl Fn(&Workqueue<Host>, Builder<'_, Host>) + Send + 'static)
     });
 }
 
-/// Installs on `callee`, in each way there is, from an item of `caller`.
+/// Installs on `callee` in each possible way, from an item of `caller`.
 fn in_each_way(
     caller: &Workqueue<Host>,
     callee: &Workqueue<Host>,
@@ -113,7 +113,7 @@ fn a_queue_that_is_shut_down_hands_it_back() {
     });
 }
 
-/// Inside an item of the very queue it is a call, whatever its limit and state.
+/// Inside an item of the same queue it is a call, regardless of the queue's limit and state.
 #[test]
 fn inside_an_item_of_the_queue_it_is_a_call() {
     siblings(|_, builder| {
@@ -133,8 +133,8 @@ fn inside_an_item_of_the_queue_it_is_a_call() {
     });
 }
 
-/// An item of another queue's pools, which runs as a part of an item of this one, is on none of its
-/// workers: what it installs goes there, or where that could never end, comes back.
+/// An item in another queue's pools that runs as a part of an item of this queue is not on a worker of
+/// this queue. So its install becomes an item there, or an error if that could never end.
 #[test]
 fn from_elsewhere_inside_an_item_of_the_queue_it_is_an_item_or_an_error() {
     siblings(|elsewhere, _| {

@@ -25,7 +25,7 @@ fn drop_kept() {
     drop(KEPT.take());
 }
 
-/// A queue over a machine of one cache with four CPUs, and what it tells of.
+/// A queue on a machine of one cache with four CPUs, and its diagnostics.
 fn queue() -> (Runtime<Host>, Workqueue<Host>, Heard) {
     let topology = Topology::from_synthetic("package:1 l3:1 core:4 pu:1").unwrap();
     let heard = Heard::default();
@@ -39,16 +39,16 @@ fn queue() -> (Runtime<Host>, Workqueue<Host>, Heard) {
     (runtime, queue, heard)
 }
 
-/// All is run that is queued, nobody counts as blocked afterwards, and the pool has as many workers as it may.
+/// Asserts that queued items run, that no worker counts as blocked afterwards, and that no bug is reported.
 fn assert_goes_on(queue: &Workqueue<Host>, heard: &Heard) {
     let handles: Vec<_> = (0..300).map(|number| queue.submit(move || number).unwrap()).collect();
     for (number, handle) in handles.into_iter().enumerate() {
         let run = handle.join_timeout(NEVER);
-        assert_eq!(run.expect("it is run").unwrap(), number);
+        assert_eq!(run.expect("the item runs").unwrap(), number);
     }
     queue.flush().unwrap();
-    // Those that sleep have looked for items since.
-    wait_until("nobody is blocked", || {
+    // A worker that sleeps has looked for items since.
+    wait_until("no worker is blocked", || {
         let total = queue.stats().total();
         total.blocked_workers == 0 && total.idle_workers == total.workers
     });
@@ -78,7 +78,7 @@ fn a_guard_that_a_thread_keeps_ends_so_too_and_nothing_with_the_thread() {
         let (runtime, queue, heard) = queue();
         run(&queue, times, || keep(Guard::begin()));
         assert_goes_on(&queue, &heard);
-        // The workers end, and with them what they keep, while others have their places.
+        // The workers exit, and their thread-local values are dropped while others have their places.
         drop(queue);
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         assert_goes_on(&queue, &heard);

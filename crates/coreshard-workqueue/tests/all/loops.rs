@@ -1,4 +1,4 @@
-//! Loops with results: in order, whoever computes what; with panics, and with an early end.
+//! Loops with results: in order, independent of the workers that compute them; with panics, and with an early end.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ fn on_queues(test: impl Fn(&Workqueue<Host>) + Send + Sync + 'static) {
     });
 }
 
-/// Counts how many of it there are.
+/// Counts its live instances.
 struct Counted<'count>(&'count AtomicUsize, usize);
 
 impl Drop for Counted<'_> {
@@ -173,7 +173,7 @@ fn a_queue_that_is_shut_down_refuses_loops() {
     });
 }
 
-/// Threads that ran parts of a loop and of joins, which are one item of the queue.
+/// Returns how many threads ran parts of one item that consists of a loop and joins.
 fn threads_of_an_item(queue: &Workqueue<Host>) -> usize {
     let threads = Mutex::new(HashSet::new());
     let body = || {
@@ -201,7 +201,7 @@ fn queues(is_serial: [bool; 2]) -> [Workqueue<Host>; 2] {
 fn the_items_of_a_serial_queue_stay_on_one_thread_each() {
     within(NEVER, || {
         let [serial, other] = queues([true, false]);
-        // An item of the one runs on a worker that has run items of the other, and the other way round.
+        // Items of each queue run on workers that have run items of the other.
         for _ in 0..3 {
             for _ in 0..10 {
                 assert_eq!(threads_of_an_item(&serial), 1);
@@ -211,7 +211,8 @@ fn the_items_of_a_serial_queue_stay_on_one_thread_each() {
     });
 }
 
-/// An item that runs inside another one of a serial queue shares nothing either: with its own it would share what that one keeps.
+/// An item that runs inside an item of a serial queue shares no job either: it would also share the private jobs of the outer
+/// item.
 #[test]
 fn an_item_inside_one_of_a_serial_queue_is_serial_and_the_one_around_it_is_not() {
     within(NEVER, || {

@@ -1,4 +1,4 @@
-//! The queues' tests on the host's threads, in one program, since each test program compiles the queue's generic code again.
+//! The queues' tests on host threads, in one program, since each test program compiles the queue's generic code again.
 //! A test that counts the threads of its process, forks it or changes it calls `testing::own_process!`.
 
 mod attributes;

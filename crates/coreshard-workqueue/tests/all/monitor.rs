@@ -1,4 +1,4 @@
-//! Workers that wait inside an item without saying so do not hold the others up.
+//! Workers that wait inside an item without declaring it do not hold up other items.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
@@ -18,8 +18,7 @@ fn one_pool(runtime: &Runtime<Host>, intake: Intake, wake: Wake) -> Workqueue<Ho
     runtime.workqueue().scope(Scope::System).intake(intake).wake(wake).build().unwrap()
 }
 
-/// More items than workers run at once, that all wait for one another: this never ends, unless somebody notices that they
-/// wait.
+/// More items than workers run at once, and all wait for one another: this ends only if the monitor notices that they wait.
 #[test]
 fn items_that_wait_for_one_another_without_saying_so_all_get_a_worker() {
     let runtime = runtime();
@@ -43,8 +42,8 @@ fn items_that_wait_for_one_another_without_saying_so_all_get_a_worker() {
     }
 }
 
-/// A worker that was presumed blocked counts again when it looks for work; one that says that it
-/// blocks, inside an item that says so already, counts once.
+/// A worker that was presumed blocked counts again when it looks for work. Nested declarations of a
+/// wait count once.
 #[test]
 fn who_was_put_aside_counts_again() {
     let runtime = runtime();

@@ -1,5 +1,5 @@
-//! Random sequences of operations against a sequential oracle: what each call returns, what is
-//! pending, what has run and how often, and on an ordered queue in which order.
+//! Random sequences of operations against a sequential oracle: the results of the calls, the pending
+//! items, the number of runs of each item, and their order on an ordered queue.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,15 +62,15 @@ enum Pending {
     Delayed,
 }
 
-/// What a queue and its items are, one step after the other.
+/// The sequential model of a queue and its items.
 #[derive(Debug)]
 struct Oracle {
     pending: [Pending; WORKS],
     disables: [u32; WORKS],
     is_frozen: bool,
-    /// What waits while it is frozen, in order: an item, or a closure.
+    /// Waiting items and closures while it is frozen, in order.
     waiting: Vec<Option<usize>>,
-    /// What has run, in order.
+    /// The runs so far, in order.
     ran: Vec<Option<usize>>,
 }
 
@@ -102,7 +102,7 @@ impl Oracle {
         self.ran.push(what);
     }
 
-    /// True if there was a queueing.
+    /// Voids a queueing. Returns true if there was one.
     fn void(&mut self, work: usize) -> bool {
         self.waiting.retain(|waiting| *waiting != Some(work));
         std::mem::replace(&mut self.pending[work], Pending::No) != Pending::No
@@ -176,7 +176,7 @@ impl Oracle {
         }
     }
 
-    /// It would wait until somebody thaws the queue.
+    /// True if the step would wait for a thaw of the queue.
     fn would_hang(&self, step: Step) -> bool {
         let waits = match step {
             Step::FlushWork(work) => self.pending[work] != Pending::No,
@@ -223,7 +223,7 @@ impl Real {
             Step::ModifyToNow(work) => reason(self.works[work].modify_delay(queue, Duration::ZERO)),
             Step::ModifyToLater(work) => reason(self.works[work].modify_delay(queue, LONG)),
             Step::Cancel(work) => Ok(self.works[work].cancel()),
-            // A disabled item cannot be queued, but its cancel is as any other.
+            // A disabled item cannot be queued, but it can be cancelled as usual.
             Step::CancelAndWait(work) => reason(self.works[work].cancel_and_wait()),
             Step::Disable(work) => reason(self.works[work].disable()),
             Step::Enable(work) => reason(self.works[work].enable()),
@@ -282,7 +282,7 @@ proptest! {
             }
             prop_assert_eq!(real.step(step), oracle.step(step), "{:?}", step);
             if !oracle.is_frozen {
-                // One step after the other, as the oracle has it.
+                // One step after the other, as in the oracle.
                 real.queue.flush().unwrap();
             }
             for (work, handle) in real.works.iter().enumerate() {

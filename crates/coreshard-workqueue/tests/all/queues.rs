@@ -1,5 +1,5 @@
-//! What a queue promises beside its items: order, limits, flush, drain, freeze, and its change
-//! while it is used. One test for each promise.
+//! The guarantees of a queue: order, limits, flush, drain, freeze, and changes while it is used.
+//! One test for each.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -27,7 +27,7 @@ fn virtual_machine() -> Runtime<Host> {
     Runtime::builder(machine).laid_over(real_cpus()).build().unwrap()
 }
 
-/// An item of the queue that runs until what is returned is dropped or sent to; it has begun.
+/// Begins an item of the queue. It runs until the returned sender is dropped or used.
 fn hold_back(queue: &Workqueue<Host>) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
     let (tell, told) = mpsc::channel();
@@ -61,7 +61,7 @@ fn an_ordered_queue_runs_one_item_at_a_time_in_order_across_pools() {
                 order.lock().unwrap().push(item);
                 inside.fetch_sub(1, SeqCst);
             };
-            // In all pods in turn.
+            // In all pods, in turn.
             queue.queue_on(CpuId(item % 16), work).unwrap();
         }
         queue.flush().unwrap();
@@ -75,7 +75,7 @@ fn an_ordered_queue_runs_one_item_at_a_time_in_order_across_pools() {
 #[test]
 fn a_limit_by_node_leaves_eight_interdependent_items_to_each_node() {
     let runtime = virtual_machine();
-    // Half of it would be the share of one node of two; but eight that wait for one another get on.
+    // The share of one node of two is half of it; but eight items that wait for one another make progress.
     let queue = runtime.workqueue().scope(Scope::Numa).max_active_by_node(8).build().unwrap();
     for node in [0, 3_u32] {
         let all_here = Arc::new(Barrier::new(8));
@@ -93,7 +93,7 @@ fn a_limit_by_node_leaves_eight_interdependent_items_to_each_node() {
             .collect();
         handles.iter().for_each(|told| told.recv_timeout(NEVER).unwrap());
     }
-    // Of sixteen per node more than the share: never more than that at once.
+    // Sixteen items per node are more than its share: the share is never exceeded.
     let queue = runtime.workqueue().scope(Scope::Numa).max_active_by_node(40).build().unwrap();
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..60 {
@@ -106,10 +106,10 @@ fn a_limit_by_node_leaves_eight_interdependent_items_to_each_node() {
         queue.queue_on(CpuId(0), work).unwrap();
     }
     queue.flush().unwrap();
-    assert!(most.load(SeqCst) <= 10, "40 by four nodes: {most:?}");
+    assert!(most.load(SeqCst) <= 10, "40 on four nodes: {most:?}");
 }
 
-/// One item in each pod: more wait for their turn, and those of other pods do not.
+/// One item in each pod: further items of that pod wait for their turn, items of other pods do not.
 #[test]
 fn a_limit_of_each_pod_is_that_pods_own() {
     let runtime = virtual_machine();
@@ -137,14 +137,14 @@ fn a_limit_of_each_pod_is_that_pods_own() {
         assert_eq!(told.recv_timeout(NEVER), Ok("beside"));
     }
     assert_eq!(queue.stats().waiting, 1);
-    // Another limit is of each pod, too.
+    // A changed limit also applies to each pod.
     queue.change().max_active_of_each_pod(2).apply().unwrap();
     assert_eq!(told.recv_timeout(NEVER), Ok("behind"));
     go_on.send(()).unwrap();
     queue.flush().unwrap();
 }
 
-/// The other pod's item needs no turn that the waiter has.
+/// The item in the other pod does not need the waiter's turn.
 #[test]
 fn an_item_may_wait_for_one_of_another_pod_under_a_limit_of_one() {
     let runtime = runtime();
@@ -181,7 +181,7 @@ fn eight_interdependent_items_make_progress_under_any_limit_of_eight_or_more() {
         let handles: Vec<_> = (0..8)
             .map(|_| {
                 let all_here = Arc::clone(&all_here);
-                // Without saying that it blocks.
+                // Without declaring that it blocks.
                 queue.submit(move || all_here.wait().is_leader()).unwrap()
             })
             .collect();
@@ -199,7 +199,7 @@ fn a_flush_waits_for_what_was_queued_before_and_not_for_what_comes_after() {
         let queue = queue.unwrap();
         queue.flush().unwrap();
         let (before, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        // Somebody who never ceases to queue.
+        // A producer that never stops queueing.
         let (busy, stopped) = (queue.clone(), Arc::clone(&stop));
         let busy = std::thread::spawn(move || {
             while !stopped.load(SeqCst) {
@@ -217,7 +217,7 @@ fn a_flush_waits_for_what_was_queued_before_and_not_for_what_comes_after() {
         stop.store(true, SeqCst);
         busy.join().unwrap();
 
-        // A chain that never ends, each item of which queues the next: always one is in flight.
+        // An endless chain: each item queues the next, so one is always in flight.
         stop.store(false, SeqCst);
         fn link(queue: Workqueue<Host>, stop: Arc<AtomicBool>) {
             if !stop.load(SeqCst) {
@@ -229,7 +229,7 @@ fn a_flush_waits_for_what_was_queued_before_and_not_for_what_comes_after() {
         for _ in 0..20 {
             queue.flush().unwrap();
         }
-        assert!(queue.stats().in_flight() > 0, "the chain goes on");
+        assert!(queue.stats().in_flight() > 0, "the chain continues");
         stop.store(true, SeqCst);
         queue.drain().unwrap();
     }
@@ -253,7 +253,7 @@ fn a_drain_takes_items_from_the_queue_itself_alone() {
     let ran = Arc::new(AtomicUsize::new(0));
     let (tell, told) = mpsc::channel::<()>();
     let (own, counter) = (queue.clone(), Arc::clone(&ran));
-    // An item that queues a chain of further ones, once it is told to.
+    // An item that queues a chain of further ones on command.
     let chain = Work::new(move |work| {
         if counter.load(SeqCst) == 0 {
             let _ = blocking::<Host, _>(|| told.recv());
@@ -272,7 +272,7 @@ fn a_drain_takes_items_from_the_queue_itself_alone() {
         Err(refused) => refused.reason() == RefusedReason::Draining,
     });
     assert!(late.queue(&queue).unwrap_err().to_string().contains("drain"));
-    // One whose time comes meanwhile is neither lost nor waited for.
+    // A delayed item that becomes due meanwhile is neither lost nor waited for.
     late.queue_after(&queue, Duration::from_micros(1)).unwrap();
     assert!(!drain.is_finished());
     tell.send(()).unwrap();
@@ -318,7 +318,7 @@ fn a_frozen_queue_begins_nothing_and_loses_nothing() {
         queue.flush().unwrap();
         assert_eq!(ran.load(SeqCst), 53);
         assert!(!queue.stats().is_frozen);
-        // Dropped while frozen: nobody could thaw it.
+        // Dropped while frozen: it could not be thawed any more.
         queue.freeze().unwrap();
         (0..7).for_each(|_| queue.queue(count(&ran)).unwrap());
         drop(queue);
@@ -365,7 +365,7 @@ fn changing_a_queue_1000_times_under_full_load_loses_and_duplicates_nothing() {
                         queue.queue(run).unwrap();
                         at = (at + 1) % works.len();
                         requeued[at] += u64::from(works[at].0.queue(&queue).unwrap());
-                        // Full load, and no more.
+                        // Full load, but no unbounded backlog.
                         while ran.len() as u64 - over.load(SeqCst) > 200 && !stop.load(SeqCst) {
                             std::thread::sleep(Duration::from_micros(50));
                         }
@@ -436,7 +436,7 @@ fn changing_an_ordered_queue_keeps_its_order() {
     assert!(order.lock().unwrap().iter().copied().eq(0..items), "{items} items");
 }
 
-/// 36 shapes, each with pools of its own, while others queue.
+/// 36 shapes, each with its own pools, while other threads queue.
 #[test]
 fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
     let runtime = virtual_machine();
@@ -468,14 +468,14 @@ fn a_queue_keeps_few_of_the_shapes_that_it_has_had() {
     queue.drain().unwrap();
     assert_eq!(ran.load(SeqCst), queued);
     if !has_membarrier() {
-        return skip(Lack::Membarrier, "what a queue was stays");
+        return skip(Lack::Membarrier, "past shapes are not freed");
     }
-    // What the producers may have been looking at is freed with a later change.
+    // Shapes that producers may have been reading are freed with a later change.
     wait_until("past shapes are freed", || {
         (0..6).for_each(change);
         let (stats, total) = (runtime.stats(), queue.stats());
         assert_eq!((total.queued, total.run), (queued, queued));
-        // The current one and four of the past, of 16 pools at most.
+        // The current shape and four past ones, of 16 pools at most.
         stats.pools.len() <= 5 * 16
     });
 }
@@ -490,13 +490,13 @@ fn the_workers_of_past_pools_go() {
     let alive = || {
         let named = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        // Gone between the listing and the look.
+        // It may exit between the listing and the read.
         tasks
             .filter_map(|task| named(task.ok()?).ok())
             .filter(|name| name.starts_with("cs-cpu15"))
             .count()
     };
-    // Other tests may have such pools too: this one holds its own back until it is seen.
+    // Other tests may also have such pools: this one keeps a worker busy until it is seen.
     let release = hold_back(&queue);
     queue.change().scope(Scope::System).apply().unwrap();
     queue.queue(|| ()).unwrap();
@@ -504,8 +504,8 @@ fn the_workers_of_past_pools_go() {
     assert_eq!(queue.stats().pools.len(), 1);
     drop(release);
     queue.drain().unwrap();
-    wait_until("the workers of the past are gone", || alive() == 0);
-    // And they come back.
+    wait_until("the workers of past pools have exited", || alive() == 0);
+    // And they are started again.
     queue.change().scope(Scope::Cpu).apply().unwrap();
     assert!(alive() > 0);
     assert_eq!(queue.submit(|| 3).unwrap().join().unwrap(), 3);
@@ -533,13 +533,13 @@ fn a_change_that_cannot_be_made_leaves_the_queue_as_it_was() {
 fn high_priority_items_do_not_wait_behind_normal_ones() {
     let runtime = runtime();
     let normal = runtime.workqueue().scope(Scope::System).build().unwrap();
-    // Nice values above the process' own need no privilege.
+    // Nice values above that of the process need no privilege.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let own = stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap();
     let nice = (own.parse::<i8>().unwrap() + 3).min(19);
     let builder = runtime.workqueue().scope(Scope::System).priority(Priority::High).nice(nice);
     let high = builder.build().unwrap();
-    // Every worker of the normal queue is inside an item that only the high one ends.
+    // Every worker of the normal queue runs an item that only the high-priority item ends.
     let cpus = real_cpus().len();
     let release = Arc::new(AtomicBool::new(false));
     for _ in 0..cpus * 4 {
@@ -569,7 +569,7 @@ fn a_queue_closes_after_a_panic_if_it_is_asked_to() {
         })
         .build()
         .unwrap();
-    // One whose handle tells is no reason to close.
+    // A panic that a handle reports does not close the queue.
     let panic = || -> () { resume_unwind(Box::new("told")) };
     assert!(queue.submit(panic).unwrap().join().is_err());
     let ran = Arc::new(AtomicUsize::new(0));
@@ -582,7 +582,7 @@ fn a_queue_closes_after_a_panic_if_it_is_asked_to() {
         Err(refused) => refused.reason() == RefusedReason::Panicked,
     });
     queue.drain().unwrap();
-    assert_eq!((ran.load(SeqCst), seen.load(SeqCst)), (5, 1), "what was accepted has run");
+    assert_eq!((ran.load(SeqCst), seen.load(SeqCst)), (5, 1), "the accepted items have run");
 }
 
 #[test]

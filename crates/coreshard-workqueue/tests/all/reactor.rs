@@ -1,4 +1,4 @@
-//! Workers that wait where readiness arrives.
+//! Workers that wait in a reactor.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use coreshard_workqueue::{
 };
 use testing::{NEVER, wait_until};
 
-/// What comes from outside: each event is called, as a waker would be.
+/// An event from outside. It is called as a waker would be.
 type Event = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -109,7 +109,7 @@ fn events_are_seen_by_workers_and_their_items_run() {
         for number in 0..2_000 {
             let (told, queue_here) = (told.clone(), queue.clone());
             events.arrive(move || {
-                assert!(current::<Host>().is_none(), "what a reactor calls runs on no worker");
+                assert!(current::<Host>().is_none(), "a reactor's calls are not on a worker");
                 queue_here.queue(move || told.send(number).unwrap()).unwrap();
             });
             if number % 7 == 0 {
@@ -129,7 +129,7 @@ fn items_wake_the_worker_that_waits_there() {
             let answer = queue.submit(move || round).unwrap();
             assert_eq!(answer.join().unwrap(), round);
             if round % 500 == 0 {
-                // Idle times end meanwhile.
+                // Idle times expire meanwhile.
                 std::thread::sleep(Duration::from_millis(30));
             }
         }
@@ -140,7 +140,7 @@ fn items_wake_the_worker_that_waits_there() {
 #[test]
 fn busy_workers_look_in_now_and_then() {
     on_every_rung(|events, _, queue| {
-        // As many chains of items as keep all workers busy, until the event was seen.
+        // Enough chains of items to keep all workers busy until the event was seen.
         fn go_on(queue: &Workqueue<Host>, seen: &Arc<AtomicBool>) {
             if !seen.load(SeqCst) {
                 let (again, seen) = (queue.clone(), Arc::clone(seen));
@@ -164,11 +164,11 @@ fn a_sleeper_takes_over() {
         if queue.stats().total().worker_limit < 2 {
             return;
         }
-        // Short ones, which workers vouch for: nobody else is told of what comes next.
+        // Short items: workers suppress wake-ups, so no other worker is woken for the next item.
         for round in 0..500_u32 {
             assert_eq!(queue.submit(move || round).unwrap().join().unwrap(), round);
         }
-        wait_until("somebody waits there", || events.inside.load(SeqCst) == 1);
+        wait_until("a worker waits there", || events.inside.load(SeqCst) == 1);
         let (end, ended) = mpsc::channel::<()>();
         let long = queue.submit(move || ended.recv_timeout(NEVER)).unwrap();
         for _ in 0..20 {
@@ -218,7 +218,7 @@ fn queues_come_and_go() {
     wait_until("nobody stays", || events.inside.load(SeqCst) == 0);
 }
 
-/// Code of the reactor may block: it counts among no workers.
+/// Code of the reactor may block: a worker inside it does not count as running.
 #[test]
 fn what_it_calls_may_wait_for_items() {
     on_every_rung(|events, _, queue| {
@@ -229,7 +229,7 @@ fn what_it_calls_may_wait_for_items() {
         let inner = queue.clone();
         events.arrive(move || {
             blocking::<Host, _>(|| ());
-            // Another worker runs it, or one that comes: this one is in the reactor.
+            // Another worker runs it, or a new one: this one is in the reactor.
             told.send(inner.submit(|| 7).unwrap()).unwrap();
         });
         assert_eq!(heard.recv_timeout(NEVER).unwrap().join().unwrap(), 7);
@@ -260,7 +260,7 @@ fn one_that_panics_is_not_used_again() {
     }
 }
 
-/// While nobody waits in it, nobody spins: an idle queue makes no calls of it.
+/// An idle queue waits in its reactor once, and does not poll it.
 #[test]
 fn an_idle_queue_waits_once() {
     struct Counted(Arc<Events>, Arc<AtomicUsize>);
@@ -280,7 +280,7 @@ fn an_idle_queue_waits_once() {
     let runtime = runtime();
     let reactor = SharedReactor::new(Counted(Arc::clone(&events), Arc::clone(&calls)));
     let _queue = queue_of(&runtime, &reactor, Scope::System);
-    wait_until("somebody waits there", || events.inside.load(SeqCst) == 1);
+    wait_until("a worker waits there", || events.inside.load(SeqCst) == 1);
     let before = calls.load(SeqCst);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(calls.load(SeqCst), before, "nobody looks");

@@ -1,4 +1,4 @@
-//! Requeueing a reusable item allocates nothing, told by an allocator that counts.
+//! Requeueing a reusable item allocates nothing, according to a counting allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,13 +16,12 @@ struct Counting;
 static COUNTS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// This thread is inside a call that queues. Workers that are woken, and the monitor, may
-    /// allocate as they like.
+    /// This thread is inside a call that queues. Woken workers and the monitor may allocate.
     static COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: all calls go to the system's allocator as they are.
+// SAFETY: all calls are forwarded to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let counts = COUNTS.load(SeqCst) && COUNTED.get();
@@ -39,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations in counted calls of all threads while `run` runs.
+/// Returns the allocations in counted calls of all threads during `run`.
 fn allocations(run: impl Fn()) -> u64 {
     ALLOCATIONS.store(0, SeqCst);
     COUNTS.store(true, SeqCst);
@@ -75,17 +74,17 @@ fn requeueing_allocates_nothing() {
             counted(|| work.queue_after(&queue, Duration::from_secs(1_000)).unwrap());
             counted(|| work.modify_delay(&queue, Duration::from_secs(2_000)).unwrap());
             counted(|| work.cancel());
-            // What is void leaves the pool before the next round.
+            // Voided queueings leave the pool before the next round.
             queue.drain().unwrap();
         }
     };
-    // What grows once (segments, lists of what is free) may allocate a
-    // few times; a requeueing that did would in every one of a round's 2,000.
+    // Structures that grow once (segments, free lists) may allocate a few times. A requeueing that
+    // allocates would do so 2,000 times in each round.
     let before = runs.load(SeqCst);
     let rounds: Vec<u64> = (0..6).map(|_| allocations(requeue)).collect();
     assert!(rounds.contains(&0), "{rounds:?}");
     assert!(runs.load(SeqCst) - before >= 6 * 2_000);
-    // The count counts: a closure that does not fit is boxed.
+    // The counter works: a closure that does not fit is boxed.
     let large = [0_u64; 8];
     let boxed = allocations(|| {
         let work = move || assert_eq!(std::hint::black_box(large)[0], 0);

@@ -1,4 +1,4 @@
-//! Scopes: handles with results, all that was thrown, items that are given the scope.
+//! Scopes: handles with results, all panics, items that are given the scope.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ fn on_all_rungs(test: impl Fn(Workqueue<Host>) + Send + Sync + 'static) {
                 let builder = runtime.workqueue().scope(Scope::System).intake(intake);
                 let builder =
                     limit.into_iter().fold(builder, |builder, limit| builder.max_active(limit));
-                test(builder.panic_handler(|_| panic!("the scope tells of it")).build().unwrap());
+                test(builder.panic_handler(|_| panic!("the scope reports it")).build().unwrap());
             }
         }
     });
 }
 
-/// Counts how many of it there are, and borrows.
+/// Counts its live instances, and borrows.
 struct Counted<'count>(&'count AtomicUsize, usize);
 
 impl<'count> Counted<'count> {
@@ -59,7 +59,7 @@ fn results_come_to_their_handles_or_are_dropped_before_the_scope_ends() {
                         0 | 1 => sum += handle.join().unwrap().1,
                         2 => drop(handle),
                         _ => {
-                            // Nobody joins it, and it may be dropped when it is over, or before.
+                            // Not joined; it may be dropped after it has finished, or before.
                             while at == 3 && !handle.is_finished() {
                                 std::thread::yield_now();
                             }
@@ -196,7 +196,7 @@ fn each_pod_is_seen_to_once_by_its_own_workers() {
         };
         for _ in 0..100 {
             assert_eq!(queue.on_each_pod(here).unwrap(), [0, 1]);
-            // Inside an item, too: the caller sees to its own pod.
+            // Also inside an item: the caller handles its own pod.
             let own = queue.clone();
             let inside = queue.submit(move || own.on_each_pod(here).unwrap());
             assert_eq!(inside.unwrap().join().unwrap(), [0, 1]);
@@ -241,7 +241,7 @@ fn a_future_waits_for_a_scope_without_blocking() {
     });
 }
 
-/// The pods that there are at the end, each once, and nobody is told of CPUs that he did not name.
+/// The results come from the pods at the end, each once, and no error names CPUs that the caller did not name.
 #[test]
 fn each_pod_is_called_in_its_own_place_while_pods_change() {
     let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
@@ -276,7 +276,7 @@ fn each_pod_is_called_in_its_own_place_while_pods_change() {
     });
 }
 
-/// Says that it is over, however it ends.
+/// Records its end, with or without a panic.
 struct Ends<'over>(&'over AtomicBool);
 
 impl Drop for Ends<'_> {

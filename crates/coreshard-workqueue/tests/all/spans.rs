@@ -15,7 +15,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// What the console keeps of a task.
+/// The console's record of a task.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     fields: BTreeMap<&'static str, String>,
@@ -64,7 +64,7 @@ impl Subscriber for Console {
     }
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         assert_eq!(span.metadata().target(), "tokio::task");
-        assert!(span.is_root(), "a task is nobody's part");
+        assert!(span.is_root(), "a task has no parent");
         let id = self.last.fetch_add(1, SeqCst) + 1;
         let mut seen = Seen::default();
         span.record(&mut Fields(&mut seen.fields));
@@ -98,7 +98,7 @@ impl Subscriber for Console {
         self.tasks.lock().unwrap().get_mut(&id.into_u64()).unwrap().entered -= 1;
     }
     fn try_close(&self, id: Id) -> bool {
-        // Nobody here clones a span.
+        // Spans are not cloned here.
         self.tasks.lock().unwrap().get_mut(&id.into_u64()).unwrap().is_closed = true;
         true
     }
@@ -111,7 +111,7 @@ fn queue(runtime: &Runtime<Host>, spans: bool) -> Workqueue<Host> {
 
 fn a_named_item() {}
 
-/// One test: workers' threads see the subscriber of the process.
+/// A single test: worker threads use the subscriber of the process.
 #[test]
 fn items_and_futures_have_the_spans_that_the_console_reads() {
     testing::own_process!();
@@ -125,7 +125,7 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     quiet.submit(|| ()).unwrap().join().unwrap();
     block_on(quiet.spawn(async {}).unwrap());
     drop(quiet);
-    assert!(console.tasks.lock().unwrap().is_empty(), "spans that nobody asked for");
+    assert!(console.tasks.lock().unwrap().is_empty(), "spans are off");
 
     let queue = queue(&runtime, true);
     let line = line!() + 1;
@@ -140,7 +140,7 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     assert!(item.fields["task.id"].starts_with('#'));
     assert_eq!((item.polls, item.entered, item.is_closed), (1, 0, true), "{item:?}");
 
-    // A panic leaves and closes the span, too.
+    // A panic also leaves and closes the span.
     fn a_panic() {
         std::panic::resume_unwind(Box::new("a panic"));
     }
@@ -180,7 +180,7 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     assert_eq!((task.polls, task.entered, task.wakes), (2, 0, 1), "{task:?}");
     assert!(task.is_closed, "a future that has ended");
 
-    // A future that is cancelled is closed without ever having ended.
+    // The span of a cancelled future is closed although the future has not completed.
     async fn a_wait() {
         std::future::pending::<()>().await;
     }
@@ -188,7 +188,7 @@ fn items_and_futures_have_the_spans_that_the_console_reads() {
     queue.drain().unwrap();
     let waits = console.task("a_wait");
     assert!(!waits.is_closed);
-    assert_eq!(waits.wakers, 1, "one that sleeps without a waker is told as lost");
+    assert_eq!(waits.wakers, 1, "a sleeping task without a waker is reported as lost");
     block_on(task.cancel());
     queue.drain().unwrap();
     assert!(console.task("a_wait").is_closed);

@@ -1,4 +1,4 @@
-//! When worker threads go: with the last handle of the last queue that they serve, all at once.
+//! Worker threads exit with the last handle of the last queue that they serve, all at once.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -18,7 +18,7 @@ fn machine(synthetic: &str) -> Runtime<Host> {
     Runtime::builder(topology).laid_over(affinity().unwrap()).build().unwrap()
 }
 
-/// Counts workers that have begun and not yet gone.
+/// Counts workers that have started and not yet exited.
 fn counted(runtime: &Runtime<Host>, scope: Scope) -> (Workqueue<Host>, Arc<AtomicUsize>) {
     let there = Arc::new(AtomicUsize::new(0));
     let (come, go) = (Arc::clone(&there), Arc::clone(&there));
@@ -51,7 +51,7 @@ fn a_waker_of_an_ended_task_keeps_no_worker() {
         .unwrap();
     assert_eq!(block_on(task), 5);
     drop(queue);
-    assert_eq!(there.load(SeqCst), 0, "the workers go with the queue's last handle");
+    assert_eq!(there.load(SeqCst), 0, "the workers exit with the queue's last handle");
     let waker = kept.lock().unwrap().take().unwrap();
     waker.wake_by_ref();
     drop(waker);
@@ -72,7 +72,7 @@ fn the_handle_of_an_ended_task_keeps_no_worker_but_its_result() {
     assert_eq!(block_on(task), "kept");
 }
 
-/// It will never be polled again: when it is woken, it is dropped by whoever wakes it.
+/// The task will never be polled again: when it is woken, it is dropped.
 #[test]
 fn a_task_that_waits_keeps_no_worker_of_a_queue_that_is_gone() {
     let runtime = machine("package:1 l3:2 core:2 pu:1");
@@ -92,12 +92,12 @@ fn a_task_that_waits_keeps_no_worker_of_a_queue_that_is_gone() {
     queue.drain().unwrap();
     drop(queue);
     assert_eq!(there.load(SeqCst), 0);
-    // The runtime, with the queue's memory still there, goes on.
+    // The runtime continues while the queue's memory still exists.
     assert!(runtime.stats().pools.iter().all(|pool| pool.workers == 0));
     runtime.set_usable(runtime.usable()).unwrap();
     let waker = kept.lock().unwrap().take().unwrap();
     waker.wake();
-    // On a thread for that: whoever wakes it may hold a lock that its destructor takes.
+    // On a background thread: the waking thread may hold a lock that the destructor takes.
     let started = Instant::now();
     while Arc::strong_count(&cargo) > 1 {
         assert!(started.elapsed() < NEVER, "woken, it is dropped");
@@ -105,7 +105,7 @@ fn a_task_that_waits_keeps_no_worker_of_a_queue_that_is_gone() {
     }
 }
 
-/// The CPUs change while the memory of a queue that is gone is still there.
+/// The CPUs change while the memory of a dropped queue still exists.
 #[test]
 fn a_queue_that_is_gone_does_not_follow_the_cpus() {
     let runtime = machine("package:1 l3:2 core:2 pu:1");
@@ -136,13 +136,13 @@ fn an_item_that_drops_the_last_handle_leaves_no_worker() {
     go.send(()).unwrap();
     let started = Instant::now();
     while there.load(SeqCst) > 0 {
-        assert!(started.elapsed() < NEVER, "the workers go");
+        assert!(started.elapsed() < NEVER, "the workers exit");
         thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(block_on(task), 1);
 }
 
-/// All workers of a set are told to go before one is waited for: their hooks may need one another.
+/// All workers of a set are told to exit before any is waited for: their hooks may need one another.
 #[test]
 fn pools_stop_together() {
     within(NEVER, || {
@@ -166,7 +166,7 @@ fn pools_stop_together() {
     });
 }
 
-/// Keeps what a hook does going until it is opened.
+/// Keeps hooks running until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<(usize, usize)>, Condvar)>);
 
@@ -192,7 +192,7 @@ impl Gate {
     }
 }
 
-/// A hook may take for ever: whoever changes a queue does not wait for the workers that it needs no more.
+/// A hook may run forever: a change of a queue does not wait for workers that it no longer needs.
 #[test]
 fn a_change_waits_for_no_hook() {
     within(2 * NEVER, || {
@@ -207,7 +207,7 @@ fn a_change_waits_for_no_hook() {
             } else {
                 let first = AtomicUsize::new(0);
                 hooks.on_stop(move |_| {
-                    // Those of the first change take longest: the queue's end waits for them, too.
+                    // The hooks of the first change take longest: the queue's end also waits for them.
                     let late = if first.fetch_add(1, SeqCst) < 2 { 100 } else { 0 };
                     ends.pass();
                     thread::sleep(Duration::from_millis(late));
@@ -223,16 +223,19 @@ fn a_change_waits_for_no_hook() {
                 }
             }
             wait_until("they are inside", || gate.inside() >= 3);
-            assert_eq!(over.load(SeqCst), 0, "nobody has left");
+            assert_eq!(over.load(SeqCst), 0, "no worker has exited");
             gate.open();
             drop(queue);
             let (inside, over) = (gate.inside(), over.load(SeqCst));
-            assert!(at_start || inside == over, "{inside} began to go, and {over} were waited for");
+            assert!(
+                at_start || inside == over,
+                "{inside} began to exit, and {over} were waited for"
+            );
         }
     });
 }
 
-/// One queue whose hook never ends keeps no other from following, and a second call has the same effect.
+/// A queue whose hook never ends does not keep other queues from following, and a second call has the same effect.
 #[test]
 fn other_cpus_reach_every_queue() {
     within(2 * NEVER, || {
@@ -254,7 +257,7 @@ fn other_cpus_reach_every_queue() {
     });
 }
 
-/// Who tells of trouble may never come back: workers of the past go all the same.
+/// The diagnostic handler may never return: workers of past pools exit nevertheless.
 #[test]
 fn a_stuck_handler_keeps_no_worker_of_the_past() {
     within(2 * NEVER, || {
@@ -272,12 +275,12 @@ fn a_stuck_handler_keeps_no_worker_of_the_past() {
                 queue.submit(move || blocking::<Host, _>(|| item.pass())).unwrap()
             })
             .collect();
-        wait_until("it is told of the stall", || told.inside() > 0);
+        wait_until("the stall is reported", || told.inside() > 0);
         queue.change().scope(Scope::Cpu).apply().unwrap();
-        wait_until("the old ones are there beside the new ones", || there.load(SeqCst) >= 4);
+        wait_until("the new workers have started", || there.load(SeqCst) >= 4);
         opens.open();
         waits.into_iter().for_each(|wait| wait.join().unwrap());
-        wait_until("the old ones go", || there.load(SeqCst) <= 2);
+        wait_until("the old workers exit", || there.load(SeqCst) <= 2);
         told.open();
     });
 }

@@ -1,4 +1,4 @@
-//! What futures on a workqueue can rely on, one test for each promise.
+//! The guarantees of futures on a workqueue, one test for each.
 
 use std::future::{pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -177,7 +177,7 @@ fn a_queue_that_goes_waits_for_no_sleeping_task_and_drops_it_when_it_is_woken() 
     drop(queue);
     assert_eq!(Arc::strong_count(&cargo), 2);
     gate.open();
-    // On a thread for that: whoever wakes it may hold a lock that its destructor takes.
+    // On a background thread: the waking thread may hold a lock that the destructor takes.
     spin_until(|| Arc::strong_count(&cargo) == 1);
     spin_until(|| task.is_finished());
     let thrown = catch_unwind(AssertUnwindSafe(|| block_on(task))).unwrap_err();
@@ -266,9 +266,9 @@ fn every_task_ends_once_under_wakes_yields_and_cancels() {
     });
     queue.drain().unwrap();
     let all = 4 * (tasks / 40) * 10;
-    // One that is cancelled during its last poll has ended, and gives nothing all the same.
+    // A task that is cancelled during its last poll has completed, but gives no result.
     let ended = ended.load(SeqCst);
-    assert!(ended <= all && ended + cancelled >= all, "{ended} ended, {cancelled} gave nothing");
+    assert!(ended <= all && ended + cancelled >= all, "{ended} ended, {cancelled} gave no result");
     assert_eq!(dropped.load(SeqCst), all);
 }
 

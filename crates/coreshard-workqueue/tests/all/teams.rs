@@ -48,7 +48,7 @@ fn fib(n: u32) -> u64 {
 fn what_is_installed_runs_on_a_member_and_may_fork() {
     for team in teams() {
         let members = team.members();
-        assert_eq!(team.index(), None, "this thread is none");
+        assert_eq!(team.index(), None, "this thread is not a member");
         assert_eq!(team.install(|| fib(20)), 6765);
         assert!(team.install(|| team.index()).is_some_and(|index| index < members));
     }
@@ -69,7 +69,7 @@ fn a_broadcast_is_done_once_by_each_at_once_if_need_be() {
     for team in teams() {
         let members = team.members();
         assert_eq!(team.broadcast(|index| index), (0..members).collect::<Vec<_>>());
-        // From inside, too; and they can wait for one another.
+        // Also from inside; and they can wait for one another.
         let met = team.install(|| {
             let all = Barrier::new(members);
             let team = &team;
@@ -146,7 +146,7 @@ fn a_hook_may_send_to_members_that_are_to_come() {
             .build()
             .unwrap();
         assert_eq!(team.broadcast(|index| index).len(), 4);
-        wait_until("all hooks are over", || seen.load(SeqCst) == 4);
+        wait_until("all hooks have run", || seen.load(SeqCst) == 4);
     }
 }
 
@@ -176,7 +176,7 @@ fn scopes_lend_what_is_outside_and_end_with_their_parts() {
         }
         team.scope(|scope| tree(scope, 10, &sum));
         assert_eq!(sum.load(SeqCst), 2047);
-        // From a thread that is no member.
+        // From a thread outside the team.
         let sum = AtomicUsize::new(0);
         team.in_place_scope(|scope| tree(scope, 8, &sum));
         assert_eq!(sum.load(SeqCst), 511);
@@ -200,7 +200,7 @@ fn what_a_part_throws_comes_out_of_the_scope_when_all_are_over() {
     }));
     assert!(outcome.is_err());
     assert_eq!(ran.load(SeqCst), 20);
-    assert_eq!(team.install(|| 3), 3, "the team goes on");
+    assert_eq!(team.install(|| 3), 3, "the team continues");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn bytes_that_are_zero_are_left_out_of_members_names() {
     let team = of(name).build().unwrap();
     let names = team.broadcast(|_| thread::current().name().map(str::to_owned));
     assert_eq!(names.into_iter().flatten().collect::<Vec<_>>(), ["", "ab", "c"]);
-    // Whoever starts the threads gets them so, too.
+    // A caller that starts the threads gets the same names.
     let (tell, told) = mpsc::channel();
     let mut start = move |member: coreshard_workqueue::MemberThread| {
         tell.send(member.name().map(str::to_owned)).unwrap();
@@ -271,12 +271,12 @@ fn hooks_and_names(runtime: &Runtime<Host>) {
         let here = Team::<Host>::here().unwrap();
         let inner = Arc::clone(&counted);
         here.spawn(move || assert!(inner.fetch_add(1, SeqCst) < 2));
-        // All are there still.
+        // All members are still running.
         assert_eq!(here.broadcast(|index| index), [0, 1, 2]);
         counted.fetch_add(1, SeqCst);
     });
     drop(team);
-    wait_until("all members are gone", || exited.lock().unwrap().len() == 3);
+    wait_until("all members have exited", || exited.lock().unwrap().len() == 3);
     assert_eq!(done.load(SeqCst), 2);
     let all =
         |list: &Mutex<Vec<usize>>| list.lock().unwrap().iter().copied().collect::<BTreeSet<_>>();
@@ -343,8 +343,8 @@ fn a_start_that_fails_leaves_no_member_behind() {
             Ok(())
         });
         assert!(matches!(refused, Err(TeamError::Thread(_))));
-        wait_until("those that were started are gone", || count.load(SeqCst) == fails_at);
-        wait_until("and so is all that they had", || Arc::strong_count(&hook) == 1);
+        wait_until("the started members have exited", || count.load(SeqCst) == fails_at);
+        wait_until("and their hooks were dropped", || Arc::strong_count(&hook) == 1);
     }
 }
 
@@ -370,7 +370,7 @@ fn a_member_that_never_comes_holds_nobody_up() {
         assert_eq!(team.install(|| team.index()), Some(kept));
         drop(team);
         drop(later);
-        wait_until("the one that came is gone", || count.load(SeqCst) == 1);
+        wait_until("the started member has exited", || count.load(SeqCst) == 1);
         wait_until("no team is left", || runtime.stats().pools.is_empty());
     }
 }
@@ -380,7 +380,7 @@ fn the_runtime_tells_of_its_teams() {
     let runtime = runtime();
     let team = runtime.team("told of").members(2).build().unwrap();
     (0..10).for_each(|_| team.install(|| ()));
-    wait_until("what it has run is told of", || {
+    wait_until("its runs are counted", || {
         let queues = runtime.stats().queues;
         queues.iter().any(|queue| queue.name == "told of" && queue.run == 10)
     });
@@ -447,7 +447,7 @@ fn a_wait_under_a_lock_ends_whatever_else_there_is() {
 
 #[test]
 fn detached_work_that_a_wait_needs_is_run_at_last() {
-    // As nobody else would: the one member waits for a team that waits for it.
+    // No other thread would run it: the only member waits for a team that waits for it.
     let (one, other) = (team(1), team(2));
     let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
@@ -473,7 +473,7 @@ fn a_join_tells_who_was_moved() {
 
 #[test]
 fn a_part_may_wait_for_what_was_spawned() {
-    // The one who waits for that part is the only one who could run it.
+    // The thread that waits for that part is the only one that could run it.
     for team in [team(2), team(1)] {
         let members = team.members();
         within(NEVER, move || {
@@ -504,7 +504,7 @@ fn a_part_may_wait_for_what_was_spawned() {
     }
 }
 
-/// Programs that were written for a pool whose waiting threads do anything.
+/// For programs that were written for a pool whose waiting threads run any job.
 #[test]
 fn parts_may_wait_for_one_another() {
     let (one, other) = (team(1), team(1));
@@ -517,14 +517,14 @@ fn parts_may_wait_for_one_another() {
             || tell.send(1).unwrap(),
         )
     });
-    // A part of the scope that is around.
+    // A part of the enclosing scope.
     let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
     one.scope(|scope| {
         scope.spawn(move |_| tell.send(2).unwrap());
         other.install(|| assert_eq!(told.lock().unwrap().recv_timeout(NEVER), Ok(2)));
     });
-    // What was spawned before the half that waits for it was stolen.
+    // A part spawned before the half that waits for it was stolen.
     let two = team(2);
     let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
@@ -562,7 +562,7 @@ fn teams_that_wait_for_one_another_do_what_comes() {
     });
 }
 
-/// A team that was made by a thread which is its first member, and has ended by now. Its members tell of their end.
+/// A team built by a thread that was its first member and has exited. The members report their exits.
 fn team_without_its_maker(members: usize) -> (Team<Host>, mpsc::Receiver<usize>) {
     let (tell, told) = mpsc::channel();
     let make = move || {
@@ -592,9 +592,9 @@ fn a_team_goes_on_without_the_thread_that_made_it() {
             assert_eq!(*asked.lock().unwrap(), others);
             let (say, hear) = mpsc::channel();
             team.spawn_broadcast(move |index| say.send(index).unwrap());
-            assert_eq!(hear.iter().collect::<BTreeSet<_>>(), others, "what it borrows is gone");
+            assert_eq!(hear.iter().collect::<BTreeSet<_>>(), others, "all but the first member");
             drop(team);
-            assert_eq!(told.iter().collect::<BTreeSet<_>>(), others, "all of its threads go");
+            assert_eq!(told.iter().collect::<BTreeSet<_>>(), others, "all of its threads exit");
         }
     });
 }
@@ -613,7 +613,7 @@ fn what_was_sent_to_the_thread_that_made_a_team_ends_with_it() {
             let team = given.recv().unwrap();
             let kept = Arc::new(());
             let theirs = Arc::clone(&kept);
-            // Nobody waits for that: the other member does it.
+            // Not waited for: the other member runs it.
             team.spawn_broadcast(move |index| {
                 assert_eq!((index, Arc::strong_count(&theirs) > 0), (1, true));
             });
@@ -625,14 +625,14 @@ fn what_was_sent_to_the_thread_that_made_a_team_ends_with_it() {
                     scope.spawn_broadcast(|_, index| _ = theirs.fetch_add(index, SeqCst));
                 }),
             });
-            // The first is sent to before the second.
+            // The first member's job is sent before the second's.
             wait_until("both were sent to", || is_asked.load(SeqCst) == 1);
-            assert!(!asks.is_finished(), "the maker is not there yet");
+            assert!(!asks.is_finished(), "the first member does not run yet");
             end.send(()).unwrap();
             maker.join().unwrap();
             assert_eq!(asks.join().is_err(), turn % 2 == 0, "a result is missing");
             assert_eq!(is_asked.load(SeqCst), 1);
-            wait_until("what was sent is gone", || Arc::strong_count(&kept) == 1);
+            wait_until("the sent job is dropped", || Arc::strong_count(&kept) == 1);
         }
     });
 }
@@ -653,7 +653,7 @@ fn a_team_that_cannot_be_had_leaves_the_thread_to_the_next() {
             let error = team().build_on(&mut refuse).unwrap_err();
             assert!(matches!(error, TeamError::Thread(_)), "{error}");
             let names = move |member| {
-                assert_ne!(member, index, "a name that cannot be had");
+                assert_ne!(member, index, "a name that cannot be made");
                 None
             };
             let build = std::panic::AssertUnwindSafe(|| team().thread_names(names).build());
@@ -665,7 +665,7 @@ fn a_team_that_cannot_be_had_leaves_the_thread_to_the_next() {
     });
 }
 
-/// Fails if the member's identity is lost with its team, or is not the thread's own while the team lives.
+/// Fails if the worker's identity is lost with the team, or if the thread does not act as a member while the team lives.
 #[test]
 fn a_member_may_run_on_a_worker_which_is_that_worker_again_afterwards() {
     within(NEVER, || {
@@ -685,14 +685,14 @@ fn a_member_may_run_on_a_worker_which_is_that_worker_again_afterwards() {
         let outer = queue
             .submit(move || {
                 member.run();
-                // As a worker of the queue's own pool it helps with what it waits for.
+                // As a worker of the queue's pool, it runs subtasks of the job it waits for.
                 let sum = coreshard_workqueue::join::<Host, _, _>(|| 1, || 2);
                 sum.0 + sum.1 + here.submit(|| 4).unwrap().join().unwrap()
             })
             .unwrap();
         assert_eq!(team.broadcast(|index| index), [0]);
         assert_eq!(team.install(|| coreshard_workqueue::join::<Host, _, _>(|| 1, || 2)), (1, 2));
-        assert_eq!(queue.submit(|| 5).unwrap().join().unwrap(), 5, "the pool goes on");
+        assert_eq!(queue.submit(|| 5).unwrap().join().unwrap(), 5, "the pool continues");
         drop(team);
         assert_eq!(outer.join().unwrap(), 7);
     });

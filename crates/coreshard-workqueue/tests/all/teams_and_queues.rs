@@ -1,4 +1,4 @@
-//! A member of a team waits for a queue, whose item needs the team: the member does that meanwhile.
+//! A member of a team waits for a queue whose item needs the team: the member serves its team meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Builder, Runtime, Team, Work, Workqueue};
 use testing::{NEVER, within};
 
-/// What a member waits for.
+/// A wait of a member.
 type Wait = fn(&Workqueue<Host>, &Team<Host>);
 
 fn ask(team: &Team<Host>) {
@@ -86,7 +86,7 @@ fn who_waits_for_room_serves_the_team() {
         let ran = Arc::new(AtomicUsize::new(0));
         let (on, counted) = (team.clone(), Arc::clone(&ran));
         team.install(|| {
-            // The first one needs the member, who waits until it is over to queue the next.
+            // The first item needs the member, which waits for that item before it can queue the next.
             for _ in 0..3 {
                 let (on, counted) = (on.clone(), Arc::clone(&counted));
                 let item = move || {
@@ -101,7 +101,7 @@ fn who_waits_for_room_serves_the_team() {
     });
 }
 
-/// A wait for a time is over when that is.
+/// A wait with a timeout ends in time.
 #[test]
 fn a_member_waits_for_no_longer_than_it_says() {
     within(NEVER, || {

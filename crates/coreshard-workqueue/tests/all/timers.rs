@@ -1,4 +1,4 @@
-//! Delays without a thread each, and in order.
+//! Delays run in order, without a thread for each.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use testing::NEVER;
 
 /// Longer than the test runs.
 const LONG: Duration = Duration::from_secs(3_600);
-/// A million with `CORESHARD_STRESS_TIMERS=1000000`.
+/// Uses a million timers with `CORESHARD_STRESS_TIMERS=1000000`.
 #[test]
 fn many_delays_cost_one_thread_and_come_in_order() {
     testing::own_process!();
@@ -25,7 +25,7 @@ fn many_delays_cost_one_thread_and_come_in_order() {
     let works: Vec<_> = (0..count)
         .map(|at| {
             let work = Work::new(|_| ());
-            // In no order.
+            // In no particular order.
             let delay = LONG + Duration::from_millis(at.wrapping_mul(0x9e37_79b9) % 1_000_000);
             work.queue_after(&queue, delay).unwrap();
             work
@@ -36,7 +36,7 @@ fn many_delays_cost_one_thread_and_come_in_order() {
     works.iter().step_by(2).for_each(|work| assert!(work.cancel()));
 
     let order = Arc::new(Mutex::new(Vec::new()));
-    // Armed in no order, all within one sleep of the timekeeper.
+    // Armed in no particular order, all within one sleep of the timekeeper.
     let soon: Vec<_> = (0..50_u64)
         .map(|at| at * 7 % 50)
         .map(|at| {

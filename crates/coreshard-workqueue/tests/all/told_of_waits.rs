@@ -1,4 +1,4 @@
-//! Items that wait without saying so, in a pool whose workers have just come back from waits that they told of.
+//! Items with undeclared waits, in a pool whose workers have just returned from declared waits.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -9,7 +9,7 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Runtime, Workqueue, blocking};
 use testing::NEVER;
 
-/// Queues so many items that wait, and tell of it, until what is returned is true.
+/// Queues this many items that wait, with a declaration, until the returned flag is set.
 pub(crate) fn queue_waits(queue: &Workqueue<Host>, items: usize) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..items {

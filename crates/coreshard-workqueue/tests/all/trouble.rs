@@ -1,4 +1,4 @@
-//! CPU hogs, stalls, limits on workers, the rescuer, and CPUs that go: one test for each promise.
+//! CPU hogs, stalls, limits on workers, the rescuer, and CPUs that are removed: one test for each guarantee.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -21,7 +21,7 @@ fn builder() -> RuntimeBuilder<Host> {
     Runtime::builder(Topology::host().unwrap()).usable(real_cpus())
 }
 
-/// Collects what a runtime tells.
+/// Collects a runtime's diagnostics.
 fn listen(builder: RuntimeBuilder<Host>) -> (Runtime<Host>, Arc<Mutex<Vec<Diagnostic>>>) {
     let heard: Arc<Mutex<Vec<Diagnostic>>> = Arc::default();
     let log = Arc::clone(&heard);
@@ -46,11 +46,11 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
     let other = runtime.workqueue().scope(Scope::System).build().unwrap();
     let limit = queue.stats().total().worker_limit;
     let since = Instant::now();
-    // A thread that spins may have to wait all the same, as for a translation where its processor is emulated;
-    // then it is taken for blocked.
+    // A spinning thread may still have to wait, for example for a translation if its processor is emulated. Then it is
+    // presumed blocked.
     while queue.stats().total().cpu_hogs == 0 {
         let total = queue.stats().total();
-        assert!(since.elapsed() < NEVER, "nobody hogs: {total:?}");
+        assert!(since.elapsed() < NEVER, "no hog was found: {total:?}");
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let hog = Work::new(move |_| spin_until(&own));
@@ -63,7 +63,7 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
         queue.submit(move || end.store(true, SeqCst)).unwrap().join().unwrap();
         queue.drain().unwrap();
     }
-    // Told of the queue, and not of another one on the same pool.
+    // Counted for this queue, and not for another one on the same pool.
     assert_eq!(queue.stats().tally.cpu_hogs, queue.stats().total().cpu_hogs);
     assert_eq!(other.stats().tally.cpu_hogs, 0);
     assert_eq!(other.stats().total().cpu_hogs, queue.stats().total().cpu_hogs, "one pool");
@@ -78,11 +78,11 @@ fn a_cpu_hog_is_taken_out_of_the_count_and_reported_with_its_function() {
         })
     });
     // It counts again.
-    wait_until("nobody is blocked", || queue.stats().total().blocked_workers == 0);
+    wait_until("no worker is blocked", || queue.stats().total().blocked_workers == 0);
 }
 
-/// Items that compute for several times the threshold, more than there are CPUs: they get as many threads as CPUs, and
-/// one that takes the place of one of them. (One more for a look that comes between; there were twice as many.)
+/// More items than CPUs, which compute for several times the threshold: they get as many threads as CPUs, plus one
+/// replacement. (One more for a look in between; an earlier version used twice as many.)
 #[test]
 fn long_items_get_no_more_threads_than_are_of_use() {
     let topology = Topology::from_synthetic("package:1 l3:1 core:6 pu:1").unwrap();
@@ -107,7 +107,7 @@ fn long_items_get_no_more_threads_than_are_of_use() {
     assert!(most <= limit + 3, "{most} items at once, on {limit} CPUs");
 }
 
-/// Parts of a loop that take long: nobody waits behind them but other parts.
+/// Long parts of a loop: only other parts wait behind them.
 #[test]
 fn long_parts_of_a_loop_are_no_hogs() {
     let (runtime, heard) = listen(builder().cpu_intensive_threshold(Duration::from_millis(1)));
@@ -125,8 +125,8 @@ fn long_parts_of_a_loop_are_no_hogs() {
     assert!(heard.lock().unwrap().is_empty(), "{heard:?}");
 }
 
-/// One long item that forks all the time, beside a half of it that does not: jobs wait all the time, and nobody begins one but
-/// who forked them.
+/// One half of a long item forks all the time, and the other does not: jobs wait all the time, and only the worker that forked
+/// them begins any.
 #[test]
 fn a_long_item_that_forks_is_no_hog_and_stalls_nobody() {
     fn forks(levels: u32) {
@@ -154,7 +154,7 @@ fn a_long_item_that_forks_is_no_hog_and_stalls_nobody() {
     assert!(heard.lock().unwrap().is_empty(), "{heard:?}");
 }
 
-/// Items that hog, again and again, with one function: told with exponential backoff.
+/// Many items that hog a CPU with one function are reported with exponential backoff.
 #[test]
 fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
     let (runtime, heard) = listen(builder().cpu_intensive_threshold(Duration::from_millis(1)));
@@ -178,14 +178,14 @@ fn a_function_that_hogs_again_and_again_is_told_less_and_less_often() {
         });
         times.collect()
     };
-    wait_until("all are told", || times().len() as u32 > hogs.ilog2());
+    wait_until("all are reported", || times().len() as u32 > hogs.ilog2());
     let times = times();
     assert!(times.iter().all(|times| times.is_power_of_two()), "{times:?}");
     let heard = heard.lock().unwrap();
     assert_eq!(times.len() as u32, hogs.ilog2() + 1, "{heard:?} of {hogs}");
 }
 
-/// All workers wait, said or not, and no further one may be had.
+/// All workers wait, declared or not, and no further one may be started.
 #[test]
 fn a_pool_without_progress_is_told_with_all_that_runs() {
     let stall_after = Duration::from_millis(20);
@@ -201,12 +201,12 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
         queue.queue(wait).unwrap();
     }
     let waiting = queue.submit(|| 1).unwrap();
-    // A slow machine may have told of one before, while the workers were on their way.
+    // A slow machine may have reported one before, while the workers were starting.
     let stall_of_two = |trouble: &Diagnostic| match trouble {
         Diagnostic::Stall(stall) if stall.pools[0].running.len() == 2 => Some(stall.clone()),
         _ => None,
     };
-    wait_until("the stall is told", || {
+    wait_until("the stall is reported", || {
         heard.lock().unwrap().iter().find_map(stall_of_two).is_some()
     });
     {
@@ -222,7 +222,7 @@ fn a_pool_without_progress_is_told_with_all_that_runs() {
         let text = stall.to_string();
         assert!(text.contains("has begun none") && text.contains("blocked"), "{text}");
         let told = |trouble: &&Diagnostic| matches!(trouble, Diagnostic::NoWorker(_));
-        assert!(heard.iter().any(|trouble| told(&trouble)), "and that no worker can be had");
+        assert!(heard.iter().any(|trouble| told(&trouble)), "and that no worker can be started");
     }
     drop(release);
     waiting.join().unwrap();
@@ -257,19 +257,19 @@ fn a_queue_whose_workers_are_too_many_is_not_made_and_says_why() {
     let error = runtime.workqueue().name("wide").scope(Scope::Cpu).build().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("\"wide\"") && text.contains("max_workers"), "{text}");
-    // What was started for it is gone, and one that fits is made.
+    // The workers started for it have exited, and a smaller queue can be built.
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
     assert_eq!(queue.submit(|| 4).unwrap().join().unwrap(), 4);
     let other = runtime.workqueue().scope(Scope::System).strict(true).build().unwrap();
     drop((queue, other));
-    // Workers that went are not counted any more.
+    // Workers that have exited are not counted any more.
     for _ in 0..8 {
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         queue.submit(|| ()).unwrap().join().unwrap();
     }
 }
 
-/// The one worker that the pool may have waits for an item behind it: the rescuer runs that.
+/// The only worker that the pool may have waits for a later item: the rescuer runs that.
 fn depends_on_the_next(queue: &Workqueue<Host>) {
     for _ in 0..20 {
         let (tell, told) = mpsc::channel();
@@ -286,7 +286,7 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
     depends_on_the_next(&queue);
     let total = queue.stats().total();
     assert!(total.rescues > 0, "{total:?}");
-    // Who is it knows it: one of the two.
+    // Each item asks whether its worker is the rescuer: exactly one is.
     let ((tell, told), (answer, answered)) = (mpsc::channel(), mpsc::channel());
     let is_rescuer = || current::<Host>().expect("a worker").is_rescuer();
     let first = move || {
@@ -309,7 +309,7 @@ fn a_rescuer_keeps_a_queue_going_when_no_worker_can_be_had() {
         }
     });
     depends_on_the_next(&queue);
-    // It moves with the queue, and its pools are the queue's own.
+    // It moves with the queue, and no other queue uses its pools.
     queue.change().strict(true).apply().unwrap();
     depends_on_the_next(&queue);
     queue.change().strict(false).apply().unwrap();
@@ -352,7 +352,7 @@ fn workers_follow_when_cpus_go_and_come_back_and_nothing_is_lost() {
                 };
                 queue.queue(run).unwrap();
                 queued += 1;
-                // A flush waits for all that was queued before it, and one worker may have to run that.
+                // A flush waits for all earlier items, and one worker may have to run them.
                 while queued > ran.load(SeqCst) + MOST_WAITING && !stop.load(SeqCst) {
                     std::thread::yield_now();
                 }
@@ -365,7 +365,7 @@ fn workers_follow_when_cpus_go_and_come_back_and_nothing_is_lost() {
         assert_eq!(runtime.usable(), one);
         queue.flush().unwrap();
         assert_eq!(cpus_of(&queue), one);
-        assert_eq!(cpus_of(&masked), one, "its own CPUs are gone, so it uses what there is");
+        assert_eq!(cpus_of(&masked), one, "its CPUs were removed, so it uses all others");
         assert_eq!(queue.stats().pools.len(), 1, "pods are computed anew");
         runtime.set_usable(all.clone()).unwrap();
         queue.flush().unwrap();
@@ -390,7 +390,7 @@ fn a_runtime_follows_a_probe_of_the_usable_cpus() {
     let answer = Arc::new(Mutex::new(all.clone()));
     let probe = Arc::clone(&answer);
     let follow = move || {
-        // As the guide says: a handler of trouble that never returns does not keep it waiting.
+        // As the guide says: a diagnostic handler that never returns does not delay it.
         assert_eq!(std::thread::current().name(), Some("cs-background"));
         Some(probe.lock().unwrap().clone())
     };
@@ -409,7 +409,7 @@ fn has_a_monitor(queue: &Workqueue<Host>) {
     for _ in 0..items {
         let (arrive, (release, released)) = (arrive.clone(), mpsc::channel::<()>());
         releases.push(release);
-        // One long wait: who wakes every millisecond on a busy machine mostly waits for a CPU.
+        // One long wait: a thread that wakes every millisecond on a busy machine mostly waits for a CPU.
         let wait = move || {
             arrive.send(()).unwrap();
             let _ = released.recv();
@@ -419,11 +419,11 @@ fn has_a_monitor(queue: &Workqueue<Host>) {
     let all = (0..items).all(|_| arrived.recv_timeout(NEVER / 10).is_ok());
     let at = queue.stats();
     drop(releases);
-    assert!(all, "nobody looks whether workers wait: {at:#?}");
+    assert!(all, "the monitor does not check whether workers wait: {at:#?}");
     queue.drain().unwrap();
 }
 
-/// What is a user's, and would end the monitor or keep it for ever, does neither.
+/// User code that panics or never returns does not stop the monitor.
 #[test]
 fn a_probe_that_panics_ends_nothing_and_is_asked_again() {
     let all = real_cpus();
@@ -477,7 +477,7 @@ fn a_handler_that_never_returns_keeps_nobody_waiting() {
         let _ = released.lock().unwrap().recv_timeout(NEVER);
     };
     let builder = builder().stall_after(Duration::from_millis(10)).on_diagnostic(handler);
-    // A few more than may run: so many that wait for one another, in the end, that the monitor has to look.
+    // A few more than may run: they wait for one another, so the monitor has to notice it.
     let most = real_cpus().len() + 6;
     let runtime = builder.max_workers_per_pool(most).build().unwrap();
     let queue = runtime.workqueue().scope(Scope::System).build().unwrap();

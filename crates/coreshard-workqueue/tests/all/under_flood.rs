@@ -1,5 +1,4 @@
-//! Whoever asks something of a queue is answered, though others queue all the while, faster than the workers run it: no operation
-//! waits for a pause.
+//! Operations on a queue finish although other threads queue items faster than the workers run them: none waits for a pause.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -10,7 +9,7 @@ use coreshard_topology::{Scope, Topology};
 use coreshard_workqueue::{Builder, Intake, Runtime, Work, Workqueue};
 use testing::NEVER;
 
-/// Items by which every operation is over, several times what any was seen to take; where it is not, the flood ends.
+/// Items after which the flood ends if the operation has not finished. Several times the largest observed number.
 const MOST: usize = 2_000_000;
 
 type Operation = fn(&Runtime<Host>, &Workqueue<Host>);
@@ -63,7 +62,7 @@ const OPERATIONS: [(&str, Operation); 17] = [
     ("shut down at once", |_, queue| _ = queue.shutdown_now(NEVER)),
 ];
 
-/// How many items of a queue may run at once: as many as there are workers, or fewer, or one in order.
+/// Limits on items of a queue that run at once: none, two, or one in order.
 const LIMITS: [(&str, Limit); 3] = [
     ("without a limit", |builder| builder),
     ("two at once", |builder| builder.max_active(2)),
@@ -86,7 +85,7 @@ fn no_operation_waits_for_a_flood_to_end() {
                 let runtime = builder.build().unwrap();
                 let builder = runtime.workqueue().scope(Scope::Cache).intake(intake);
                 let queue = limit(builder).build().unwrap();
-                // It may be shut down.
+                // The queue may be shut down.
                 let again = || queue.queue(|| ()).unwrap_or_else(|_| thread::yield_now());
                 let queued = until_it_is_over(again, || operation(&runtime, &queue));
                 assert!(
@@ -124,7 +123,7 @@ fn no_operation_waits_until_others_queue_a_reusable_item_no_more() {
     }
 }
 
-/// How often three threads did it by the time when the operation was over.
+/// Returns how many calls of `again` three threads made before `operation` returned.
 fn until_it_is_over(again: impl Fn() + Sync, operation: impl Fn()) -> usize {
     let (done, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let flood = || {

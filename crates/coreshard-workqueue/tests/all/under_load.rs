@@ -1,6 +1,6 @@
-//! A queue frozen, drained, changed, panicked in, forked in and dropped while others queue: no
-//! hang, no lost item, no leak. What each item holds is counted here; `ci/memcheck.sh` runs this file under
-//! valgrind, which sees the rest.
+//! A queue is frozen, drained, changed and dropped while other threads queue items that panic and fork: no
+//! hang, no lost item, no leak. The tests count the captures of items; `ci/memcheck.sh` runs this file under
+//! valgrind, which finds other leaks.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use coreshard_topology::{CpuSet, Scope, Topology};
 use coreshard_workqueue::{Intake, Runtime, Work, Workqueue, join};
 use testing::NEVER;
 
-/// A machine of two caches with two cores each, laid over the CPUs there are.
+/// A machine of two caches with two cores each, laid over the real CPUs.
 fn runtime() -> Runtime<Host> {
     let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1").unwrap();
     let real: CpuSet = coreshard_platform::affinity().unwrap();
     Runtime::builder(topology).laid_over(real).build().unwrap()
 }
 
-/// What was accepted, and what came of it.
+/// The numbers of accepted and finished items.
 #[derive(Default)]
 struct Counts {
     accepted: AtomicUsize,
@@ -68,7 +68,7 @@ fn queue_until(stop: &AtomicBool, queue: &Workqueue<Host>, counts: &Arc<Counts>)
                 })
                 .map(|task| task.detach())
                 .is_ok(),
-            // One that was cancelled did not run.
+            // An item that was cancelled did not run.
             _ => {
                 work.queue(queue).is_ok_and(|queued| queued)
                     && (!round.is_multiple_of(2) || !work.cancel())
@@ -81,8 +81,8 @@ fn queue_until(stop: &AtomicBool, queue: &Workqueue<Host>, counts: &Arc<Counts>)
     }
 }
 
-/// Does `act` to a queue while two threads queue, again and again; then all that was accepted runs
-/// once, and nothing is held any more.
+/// Calls `act` on a queue while two threads queue, repeatedly. Then all accepted items must run once,
+/// and their captures must be dropped.
 fn under_load(act: impl Fn(&Workqueue<Host>)) {
     for intake in Intake::ALL {
         let (runtime, counts) = (runtime(), Arc::new(Counts::default()));
@@ -102,7 +102,7 @@ fn under_load(act: impl Fn(&Workqueue<Host>)) {
             for _ in 0..2 {
                 let queue = queue.clone();
                 threads.spawn(|| {
-                    // The producer's own handle goes when it is over.
+                    // The producer's handle is dropped when the producer ends.
                     queue_until(&stop, &{ queue }, &counts);
                 });
             }
@@ -119,10 +119,10 @@ fn under_load(act: impl Fn(&Workqueue<Host>)) {
         let (accepted, ran) = (counts.accepted.load(SeqCst), counts.ran.load(SeqCst));
         assert_eq!(ran, accepted, "of {accepted} accepted");
         drop(runtime);
-        // The monitor may be looking at the queue's past pools just now.
+        // The monitor may still be scanning the queue's past pools.
         let started = Instant::now();
         while Arc::strong_count(&counts) > 1 {
-            assert!(started.elapsed() < NEVER, "somebody holds what is over");
+            assert!(started.elapsed() < NEVER, "a finished item leaks its captures");
             thread::yield_now();
         }
     }

@@ -1,15 +1,15 @@
-//! Every place where the library calls a user's code: the code panics; what it throws panics as it is
-//! dropped; what it holds panics as it is dropped. The process lives, nobody hangs, the next item runs, and
-//! each panic is reported exactly once: to the owner of the handle, or to the queue's panic handler.
+//! Faults in user code, at every place that the library calls it from: the code panics, its panic payload panics as it is
+//! dropped, or its captures panic as they are dropped. The process survives, no thread hangs, the next item runs, and each
+//! panic is reported exactly once: to the owner of the handle, or to the queue's panic handler.
 //!
-//! Each place and fault has a process of its own, since the wrong answer may be an abort or a hang.
+//! Each combination of place and fault has its own process, since a failure may be an abort or a hang.
 
 mod items;
 mod rig;
 mod tasks;
 mod timed;
 
-/// The table: the name of the test, and what it does in a process of its own with each fault.
+/// The table: the name of each test, and the function that it runs in a new process for each fault.
 macro_rules! places {
     ($($name:ident: $case:path;)+) => {
         $(#[test]

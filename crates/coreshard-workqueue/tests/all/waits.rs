@@ -1,5 +1,4 @@
-//! Who waits inside an item, and for what: such a wait ends, or is an error. The table of all waits
-//! is in `src/queue/README.md`.
+//! Waits inside items: each ends, or is an error. The table of all waits is in `src/queue/README.md`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -14,7 +13,7 @@ use coreshard_workqueue::{
 };
 use testing::{NEVER, within};
 
-/// Workers that a pool may have, in these tests: so few that waits which do not help stand still.
+/// The most workers of a pool in these tests: with this few, waits that do not help make no progress.
 const FEW: usize = 4;
 
 fn machine(synthetic: &str, workers_per_pool: usize) -> Runtime<Host> {
@@ -28,7 +27,7 @@ fn small(workers_per_pool: usize) -> Runtime<Host> {
     machine("package:1 l3:1 core:2 pu:1", workers_per_pool)
 }
 
-/// On both rungs of the intake, with few workers and with as many as a pool may have at most.
+/// With both intakes, with few workers and with the most that a pool may have.
 fn on_all_rungs(test: impl Fn(&dyn Fn() -> Builder<'static, Host>) + Send + Sync + 'static) {
     within(NEVER, move || {
         for intake in Intake::ALL {
@@ -76,7 +75,7 @@ fn scopes_nest_six_hundred_deep() {
     });
 }
 
-/// The number of items below this one, each of which waits for the next.
+/// The number of items below this one. Each waits for the next.
 fn chain(queue: &Workqueue<Host>, length: usize) -> usize {
     if length == 0 {
         return 0;
@@ -105,7 +104,7 @@ fn a_chain_of_installs_between_two_queues_ends() {
     });
 }
 
-/// Items that another thread has brought, and whose handles an item waits for.
+/// Items that another thread has queued, and whose handles an item waits for.
 #[test]
 fn an_item_may_wait_for_items_behind_it() {
     on_all_rungs(|builder| {
@@ -124,7 +123,7 @@ fn an_item_may_wait_for_items_behind_it() {
     });
 }
 
-/// A place in a scope that is opened while its caller sleeps is taken by somebody, too.
+/// Items that are queued in a scope while its caller sleeps are also run.
 #[test]
 fn a_scope_whose_items_bring_more_ends() {
     on_all_rungs(|builder| {
@@ -156,7 +155,7 @@ fn a_scope_whose_items_bring_more_ends() {
     });
 }
 
-/// Whose limit they are under, waits inside its items lend their turn to what they wait for.
+/// An item that waits lends its turn under the queue's limit to the item that it waits for.
 #[test]
 fn a_queue_full_of_items_that_wait_for_further_ones_goes_on() {
     on_all_rungs(|builder| {
@@ -183,7 +182,7 @@ fn a_queue_full_of_items_that_wait_for_further_ones_goes_on() {
                 })
                 .collect();
             for handle in handles {
-                assert!(handle.join().unwrap() <= limit, "the limit holds for those inside");
+                assert!(handle.join().unwrap() <= limit, "the limit holds for running items");
             }
             assert_eq!(leaves.load(SeqCst), 20 * 4);
             queue.drain().unwrap();
@@ -209,7 +208,7 @@ fn a_scope_inside_an_item_of_its_own_ordered_queue_is_refused() {
             here.join("")
         });
         assert_eq!(ran.unwrap().join().unwrap(), "not called");
-        // From elsewhere it is a scope like any other.
+        // From outside the queue, it is an ordinary scope.
         let sum = AtomicUsize::new(0);
         queue.scope(|scope| {
             for at in 0..10 {
@@ -246,11 +245,11 @@ fn a_wait_for_an_item_behind_the_caller_in_an_ordered_queue_is_an_error() {
             assert!(text.contains("\"in order\"") && text.contains("waits for"), "{text}");
         }
         queue.drain().unwrap();
-        assert_eq!(ran.load(SeqCst), 1, "it runs all the same, when its turn comes");
+        assert_eq!(ran.load(SeqCst), 1, "it still runs, when its turn comes");
     });
 }
 
-/// The half of an item that another worker runs has no turn of its own to lend.
+/// The half of an item that another worker runs has no turn to lend.
 #[test]
 fn a_forked_half_that_waits_behind_its_own_item_is_an_error() {
     on_all_rungs(|builder| {
@@ -269,8 +268,8 @@ fn a_forked_half_that_waits_behind_its_own_item_is_an_error() {
     });
 }
 
-/// An item that whoever waits for it runs is an item of its queue all the same.
-/// Both halves wait for an item of the queue that they are inside of, which has few turns.
+/// An item that its waiter runs still counts as an item of its queue. Both halves wait for an item of the queue that they run
+/// in, which has few turns.
 #[test]
 fn forked_halves_that_wait_for_items_of_their_own_queue_share_its_turns() {
     fn by_scope(queue: &Workqueue<Host>, depth: u32) -> u32 {
@@ -319,7 +318,7 @@ fn an_item_that_its_waiter_runs_counts_until_it_is_over() {
                 let queue = inside.clone();
                 let item = inside.submit(move || {
                     let error = queue.flush().unwrap_err().to_string();
-                    assert!(error.contains("one of its own items"), "{error}");
+                    assert!(error.contains("inside one of its items"), "{error}");
                     assert!(queue.drain().is_err());
                     blocking::<Host, _>(|| meets.wait());
                     thread::sleep(Duration::from_millis(1));
@@ -329,7 +328,7 @@ fn an_item_that_its_waiter_runs_counts_until_it_is_over() {
             });
             begun.wait();
             queue.drain().unwrap();
-            assert_eq!(over.load(SeqCst), 1, "drained means over");
+            assert_eq!(over.load(SeqCst), 1, "a drained queue has no running item");
             handle.unwrap().join().unwrap();
             let stats = queue.stats();
             assert_eq!(stats.queued, stats.run);
@@ -338,7 +337,7 @@ fn an_item_that_its_waiter_runs_counts_until_it_is_over() {
     });
 }
 
-/// What panics in an item that its waiter runs arrives where it does otherwise.
+/// The panic of an item that its waiter runs is reported as usual.
 #[test]
 fn a_panic_of_an_item_that_its_waiter_runs_arrives() {
     on_all_rungs(|builder| {
@@ -362,7 +361,7 @@ fn a_panic_of_an_item_that_its_waiter_runs_arrives() {
     });
 }
 
-/// Everything at once, with few workers: each item runs once, and nothing stands still.
+/// Everything at once, with few workers: each item runs once, and none hangs.
 #[test]
 fn items_that_wait_for_one_another_on_all_queues_run_once() {
     within(NEVER, || {
@@ -412,7 +411,7 @@ fn items_that_wait_for_one_another_on_all_queues_run_once() {
     });
 }
 
-/// Of two items, each begun in other pools of one worker, each waits for one that lies in the other's.
+/// Two items run in different pools of one worker each. Each waits for an item in the other's pool.
 #[test]
 fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
     within(NEVER, || {
@@ -425,7 +424,7 @@ fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
             let (inner, count) = (queue.clone(), Arc::clone(&leaves));
             let item = move || {
                 say.send(()).unwrap();
-                // Told to the pool or not: there is no other worker.
+                // Declared or not: the pool has no other worker.
                 wait.recv().unwrap();
                 inner.scope(|scope| {
                     let leaf = || {
@@ -445,8 +444,8 @@ fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
             begun.push(hear);
             queue.change().nice(nice).apply().unwrap();
         }
-        // The queue is where the first began: the second's item lies there, then the first's where
-        // the second began.
+        // The queue is in the first one's pools: the second's item goes there. Then the first's item goes
+        // to the second's pools.
         goes[1].send(()).unwrap();
         begun[1].recv().unwrap();
         queue.change().nice(Some(1)).apply().unwrap();
@@ -459,8 +458,7 @@ fn items_of_a_queue_that_moves_wait_for_one_another_without_further_workers() {
     });
 }
 
-/// What a scope and a join wait for was queued while their queue was frozen; no other worker is there when it
-/// is thawed.
+/// A scope and a join wait for items that were queued while their queue was frozen. No other worker exists when it is thawed.
 #[test]
 fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
     within(NEVER, || {
@@ -500,8 +498,8 @@ fn what_was_queued_while_its_queue_was_frozen_is_helped_with_after_the_thaw() {
     });
 }
 
-/// A reusable item is queued elsewhere from inside itself: its next run there waits for this one, so this
-/// one can wait neither for all items there, nor for one behind it.
+/// A reusable item queues itself on another queue: its next run there waits for this one, so this one can
+/// wait neither for all items there, nor for a later one.
 #[test]
 fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
     within(NEVER, || {
@@ -513,7 +511,7 @@ fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
             let (say, hear) = mpsc::channel();
             let mut first = Some(there);
             let work = Work::new(move |work: &Work<Host>| {
-                // The second run is the one that was waited for.
+                // The second run is the one that is waited for.
                 let Some(there) = first.take() else { return say.send(Ok(())).unwrap() };
                 assert!(work.queue(&there).unwrap());
                 assert!(there.flush().is_err() && there.drain().is_err());
@@ -526,7 +524,7 @@ fn a_wait_for_a_queue_that_waits_for_the_callers_own_item_is_an_error() {
                 } else {
                     there.submit(|| ()).unwrap().join().unwrap();
                 }
-                // Somebody else waits for its end.
+                // Another thread waits for its end.
                 drop(there);
                 say.send(Err(())).unwrap();
             });
@@ -562,8 +560,8 @@ fn a_wait_for_the_callers_own_item_is_an_error() {
     });
 }
 
-/// As above, by whoever does something that the item waits for: a half of it, an item of its scope, what it has installed elsewhere,
-/// or an item that it does while it waits for that.
+/// As above, in code that the item waits for: a half of it, an item of its scope, a closure that it has installed on another
+/// queue, or an item that it runs while it waits for that.
 #[test]
 fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
     within(NEVER, || {
@@ -598,7 +596,7 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
             assert!(error.starts_with("an item of workqueue \"own\" waits for itself"), "{error}");
         }
         queue.drain().unwrap();
-        // The inner one is run by the outer one's wait for it, and waits for that.
+        // The outer item runs the inner one while it waits for it, and the inner one waits for the outer.
         let (give, given) = mpsc::channel::<JoinHandle<(), Host>>();
         let (tell, told) = mpsc::channel();
         let frozen = runtime.workqueue().name("one").max_active(1).build().unwrap();
@@ -608,7 +606,7 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
                 let error = given.recv().unwrap().join().unwrap_err().into_payload();
                 tell.send(error.is::<WouldDeadlock>()).unwrap();
             });
-            // It would never begin before this one is over, but for this.
+            // Without this, it would not begin before this one has finished.
             let _ = inner.unwrap().join();
         });
         give.send(outer.unwrap()).unwrap();
@@ -617,7 +615,7 @@ fn a_wait_for_an_item_that_waits_for_the_caller_is_an_error() {
     });
 }
 
-/// Fails if a waiter's way to an item knows the freeze of queues without a limit alone.
+/// Fails if a waiter that looks for an item checks only queues without a limit for a freeze.
 #[test]
 fn a_freeze_holds_for_items_of_a_limited_queue_that_their_waiters_could_run() {
     within(NEVER, || {
@@ -645,7 +643,7 @@ fn a_freeze_holds_for_items_of_a_limited_queue_that_their_waiters_could_run() {
     });
 }
 
-/// Fails if a waiter runs what a worker would set aside. There is no other worker here.
+/// Fails if a waiter runs an item that a worker would set aside. The pool has no other worker.
 #[test]
 fn what_a_queue_that_is_shut_down_at_once_has_not_begun_does_not_begin_in_a_join() {
     within(NEVER, || {
@@ -665,6 +663,6 @@ fn what_a_queue_that_is_shut_down_at_once_has_not_begun_does_not_begin_in_a_join
         submitted.recv().unwrap();
         drop(queue.shutdown_now(Duration::ZERO));
         stops.send(()).unwrap();
-        assert!(outer.join().unwrap(), "the one who joins it hears that it was dropped");
+        assert!(outer.join().unwrap(), "the join reports that it was dropped");
     });
 }

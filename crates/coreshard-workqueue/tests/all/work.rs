@@ -1,4 +1,4 @@
-//! What a caller of a reusable item can rely on, one test for each promise.
+//! The guarantees of reusable items, one test for each.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -23,7 +23,7 @@ fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).usable(usable.cpus().clone()).build().unwrap()
 }
 
-/// A queue without a limit, one with, and an ordered one, on both intakes.
+/// A queue without a limit, one with a limit, and an ordered one, with both intakes.
 fn on_all_queues(test: impl Fn(&Workqueue<Host>)) {
     let runtime = runtime();
     for intake in Intake::ALL {
@@ -38,7 +38,7 @@ fn on_all_queues(test: impl Fn(&Workqueue<Host>)) {
     }
 }
 
-/// An item that says when it has begun, and runs until it is told to end.
+/// An item that reports when it has begun, and runs until it is told to end.
 fn held() -> (Work, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (begin, begun) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();
@@ -87,7 +87,7 @@ fn an_item_never_runs_on_two_workers_at_once() {
     let work = Work::new(move |work| {
         assert!(!inside.swap(true, SeqCst), "two at once");
         let run = counter.fetch_add(1, SeqCst);
-        // From inside itself, on all of the queues in turn.
+        // From inside itself, on each of the queues in turn.
         if run % 3 == 0 {
             work.queue(&own[run as usize % own.len()]).unwrap();
         }
@@ -143,7 +143,7 @@ fn an_item_may_queue_itself() {
             }
         });
         work.queue(queue).unwrap();
-        // A drain waits for what items queue meanwhile.
+        // A drain also waits for items that its items queue.
         queue.drain().unwrap();
         assert_eq!(runs.load(SeqCst), 500);
     });
@@ -158,7 +158,7 @@ fn an_item_may_free_itself() {
         let work = Work::new(move |_| {
             let last = own.lock().unwrap().take();
             drop(last);
-            // What the function holds is still there.
+            // The function's captures are still alive.
             tell.send(Arc::strong_count(&held)).unwrap();
         });
         *kept.lock().unwrap() = Some(work);
@@ -167,7 +167,7 @@ fn an_item_may_free_itself() {
         drop(borrowed);
         assert_eq!(told.recv_timeout(NEVER).unwrap(), 2);
         queue.drain().unwrap();
-        assert_eq!(Arc::strong_count(&cargo), 1, "and gone after it");
+        assert_eq!(Arc::strong_count(&cargo), 1, "and are dropped after it");
     });
 }
 
@@ -191,7 +191,7 @@ fn a_cancelled_item_does_not_run_and_can_be_queued_again() {
         end.send(()).unwrap();
         queue.drain().unwrap();
         let cancelled = runs.load(SeqCst);
-        assert!(cancelled <= 10, "those that a second worker was quicker with");
+        assert!(cancelled <= 10, "only if a second worker was quicker");
         assert!(work.queue(queue).unwrap());
         work.flush().unwrap();
         assert_eq!(runs.load(SeqCst), cancelled + 1);
@@ -209,7 +209,7 @@ fn what_cancelled_queueings_hold_is_let_go_of_when_a_worker_comes_by() {
     for cancels in 1..=1_000 {
         assert!(work.queue(&queue).unwrap() && work.cancel());
         assert_eq!(queue.stats().waiting, cancels, "a place each");
-        // One that waits for its time leaves none.
+        // A delayed queueing leaves none.
         assert!(work.queue_after(&queue, NEVER).unwrap() && work.cancel());
     }
     assert_eq!((queue.stats().waiting, runtime.delayed_items()), (1_000, 0));
@@ -218,7 +218,7 @@ fn what_cancelled_queueings_hold_is_let_go_of_when_a_worker_comes_by() {
     queue.thaw().unwrap();
     queue.drain().unwrap();
     assert_eq!(queue.stats().waiting, 0);
-    assert_eq!(Arc::strong_count(&held), 1, "and let go of it");
+    assert_eq!(Arc::strong_count(&held), 1, "and release it");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_cancel_that_waits_returns_after_the_run() {
         let work = Work::new(move |work| {
             begin.send(()).unwrap();
             std::thread::sleep(Duration::from_millis(2));
-            // It may try to go on: it cannot, once it is being cancelled.
+            // It cannot queue itself again once it is being cancelled.
             let _ = work.queue(&own);
             told.store(true, SeqCst);
         });
@@ -265,7 +265,7 @@ fn disables_nest() {
         work.flush().unwrap();
         assert_eq!(runs.load(SeqCst), 1);
         work.queue_after(queue, LONG).unwrap();
-        assert!(work.disable().unwrap(), "it was pending, and is no more");
+        assert!(work.disable().unwrap(), "it was pending");
         assert!(!work.is_pending());
     });
 }
@@ -306,10 +306,10 @@ fn a_flush_of_what_waits_behind_the_caller_is_an_error() {
         .unwrap();
     let error = handle.join().unwrap();
     assert_eq!(error.reason(), WorkErrorReason::WouldDeadlock);
-    // The queue has a limit of one, and no order.
+    // The queue has a limit of one, but is not ordered.
     let text = error.to_string();
     assert!(text.contains("runs one at a time") && !text.contains("ordered"), "{text}");
-    // Another queue's item may wait for it.
+    // An item of another queue may wait for it.
     let other = runtime.workqueue().build().unwrap();
     let (own, work) = (queue.clone(), behind.clone());
     let handle = other
@@ -436,7 +436,7 @@ fn a_queueing_that_its_queue_refuses_is_never_found_pending() {
             lost = (seen.load(SeqCst) < number).then_some((number, queued));
         }
         is_over.store(true, SeqCst);
-        assert_eq!(lost, None, "(number, queued): that run did not come");
+        assert_eq!(lost, None, "(number, queued): the missing run");
     });
 }
 
@@ -455,7 +455,7 @@ fn what_cannot_be_replaced_stays_pending() {
         assert_eq!(error.reason(), WorkErrorReason::Refused(RefusedReason::ShutDown));
         assert!(work.is_pending(), "{delay:?}");
         open.thaw().unwrap();
-        // An item that was not delayed may be over by now.
+        // An item that was not delayed may have finished by now.
         assert!(work.flush().unwrap() || delay.is_zero());
         told.recv_timeout(NEVER).unwrap();
     }
@@ -468,7 +468,7 @@ fn a_delayed_item_whose_queue_is_shut_down_is_void() {
     let work = Work::new(|_| panic!("it must not run"));
     work.queue_after(&queue, Duration::from_millis(2)).unwrap();
     queue.shutdown(NEVER).unwrap();
-    wait_until("its time is over", || !work.is_pending());
+    wait_until("its delay has elapsed", || !work.is_pending());
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn periodic_work_ticks_until_it_is_stopped() {
         let counter = Arc::clone(&ticks);
         let tick = move || {
             if counter.fetch_add(1, SeqCst) == 2 {
-                // Several periods late, and a panic: it goes on all the same.
+                // It continues after a panic and a delay of several periods.
                 std::thread::sleep(Duration::from_millis(5));
                 resume_unwind(Box::new("deliberate"));
             }
@@ -547,7 +547,7 @@ fn a_target_that_the_queue_has_not_is_refused_before_its_time() {
     let (_runtime, queue) = pods_of_one();
     for target in [Target::Cpu(CpuId(99)), Target::Node(NodeId(7))] {
         for delay in [Duration::ZERO, Duration::from_millis(1), LONG] {
-            let work = Work::new(|_| panic!("it is nowhere to run"));
+            let work = Work::new(|_| panic!("it must not run"));
             let refused =
                 [work.queue_to(&queue, target, delay), work.modify_to(&queue, target, delay)];
             for refused in refused {
@@ -580,7 +580,7 @@ fn a_target_that_goes_before_its_time_loses_nothing() {
     runtime.set_usable("0-1".parse().unwrap()).unwrap();
     assert!(flushed.flush().unwrap());
     wait_until("both have run", || ran.load(SeqCst) == 2);
-    assert!(work().queue_to(&queue, target, LONG).is_err(), "it is gone by now");
+    assert!(work().queue_to(&queue, target, LONG).is_err(), "the queue no longer has it");
 }
 
 /// Fails if each call leaves one more worker waiting for the run to end.
@@ -613,7 +613,7 @@ fn an_item_that_is_queued_anew_while_it_runs_occupies_one_worker_at_most() {
                 work.cancel();
                 work.queue(&queue).unwrap();
             }
-            // Workers come by, and find what was queued.
+            // Workers look for items, and find the queued one.
             other.submit(|| ()).unwrap().join().unwrap();
         }
         let total = other.stats().total();

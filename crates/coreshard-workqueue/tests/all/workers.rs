@@ -1,4 +1,4 @@
-//! The worker threads: how many there are, where they run, when they go.
+//! The worker threads: their number, their CPUs, and when they exit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,7 +57,7 @@ fn spare_workers_are_culled_until_one_is_left() {
 
 #[test]
 fn no_item_is_stranded_while_workers_are_culled() {
-    // Items come just as workers go: the cull race.
+    // Items arrive just as workers exit: the cull race.
     for intake in Intake::ALL {
         for wake in Wake::ALL {
             let runtime = builder().idle_timeout(Duration::from_micros(200)).build().unwrap();
@@ -89,14 +89,14 @@ fn equal_queues_share_their_workers_and_others_do_not() {
         queue.submit(|| ()).unwrap().join().unwrap();
     }
     let limit = queues[0].stats().total().worker_limit;
-    wait_until("items are told", || queues[0].stats().total().run == 50);
+    wait_until("items are counted", || queues[0].stats().total().run == 50);
     assert!(workers(&queues[49]) <= limit, "one pool for all fifty");
     assert!(started.load(SeqCst) <= limit);
     assert_eq!(queues[7].stats().queued, 1, "counts of items are a queue's own");
 
     let stranger = build("strict", true);
     stranger.submit(|| ()).unwrap().join().unwrap();
-    wait_until("its item is told", || stranger.stats().total().run == 1);
+    wait_until("its item is counted", || stranger.stats().total().run == 1);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn pools_go_with_their_last_queue() {
 
 #[test]
 fn a_pool_stops_with_more_workers_awake_than_may_run() {
-    // Workers that come back from a wait are more than the limit when the last queue goes.
+    // With the workers that return from a wait, more than the limit are awake when the last queue is dropped.
     for intake in Intake::ALL {
         for wake in Wake::ALL {
             let runtime = builder().build().unwrap();
@@ -145,7 +145,7 @@ fn hooks_run_first_and_last_on_each_worker_with_its_pod() {
         let name = name();
         seen.lock().unwrap().iter().any(|(thread, _, what)| *thread == name && *what == "start")
     };
-    assert!(queue.submit(work).unwrap().join().unwrap(), "the hook was there before the item");
+    assert!(queue.submit(work).unwrap().join().unwrap(), "the hook ran before the item");
     drop(queue);
     let log = log.lock().unwrap();
     let of = |what| log.iter().filter(move |entry| entry.2 == what);
@@ -185,12 +185,16 @@ fn strict_workers_may_run_in_their_pod_alone_and_others_in_all() {
         assert_eq!(affinity_on(&strict, cpu), home);
         let free = runtime.workqueue().scope(Scope::Cpu).build().unwrap();
         let found = affinity_on(&free, cpu);
-        // One that woke up elsewhere is brought home for a moment.
+        // A worker that woke up outside its pod is confined to it for a moment.
         assert!(found == usable || found == home, "{found}");
         wait_until("it may run in all", || affinity_on(&free, cpu) == usable);
         let mask = home;
         let masked = runtime.workqueue().cpu_mask(mask.clone()).build().unwrap();
-        assert_eq!(affinity_on(&masked, cpu), mask, "the mask binds even those that are free");
+        assert_eq!(
+            affinity_on(&masked, cpu),
+            mask,
+            "the mask also binds workers that may leave their pod"
+        );
     }
 }
 
@@ -229,7 +233,7 @@ fn a_quota_limits_how_many_workers_run_at_once() {
             queue
                 .queue(move || {
                     highest.fetch_max(active.fetch_add(1, SeqCst) + 1, SeqCst);
-                    // Asleep without saying so: others would run beside it if they might.
+                    // An undeclared sleep: other items would run beside it if the quota allowed it.
                     std::thread::sleep(Duration::from_micros(300));
                     active.fetch_sub(1, SeqCst);
                 })
@@ -259,7 +263,7 @@ fn workers_are_made_on_demand_up_to_the_pods_cpus() {
         let (release, released) = (Arc::new(Barrier::new(5)), Arc::new(Barrier::new(5)));
         for _ in 0..4 {
             let (release, released) = (Arc::clone(&release), Arc::clone(&released));
-            // They do not say that they wait, so there are as many as the pod has CPUs.
+            // They do not declare their waits, so there are as many workers as the pod has CPUs.
             let work = move || {
                 release.wait();
                 released.wait();
@@ -269,7 +273,7 @@ fn workers_are_made_on_demand_up_to_the_pods_cpus() {
         release.wait();
         let made = workers(&queue);
         released.wait();
-        // One more for each that was taken for blocked while another was on its way to the last item.
+        // One more for each that was presumed blocked while another was on its way to the last item.
         let most = || 4 + queue.stats().total().presumed_blocked as usize;
         assert!((4..=most()).contains(&made), "{made} workers, {} may be", most());
         for _ in 0..100 {

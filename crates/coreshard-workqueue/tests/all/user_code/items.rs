@@ -20,7 +20,7 @@ pub(crate) fn joined(fault: Fault) {
     let rig = Rig::new();
     let armed = fault.arm();
     let handle = rig.queue.submit(move || armed.call()).unwrap();
-    // Dropping the error must be safe, too.
+    // Dropping the error must also be safe.
     assert!(handle.join().is_err());
     rig.expect_reports(0);
 }
@@ -38,7 +38,7 @@ pub(crate) fn handle_dropped_after(fault: Fault) {
     let rig = Rig::new();
     let armed = fault.arm();
     let handle = rig.queue.submit(move || armed.call()).unwrap();
-    wait_until("it is over", || handle.is_finished());
+    wait_until("it has finished", || handle.is_finished());
     drop(handle);
     rig.expect_reports(1);
 }
@@ -64,7 +64,7 @@ pub(crate) fn scoped(fault: Fault) {
     rig.expect_reports(0);
 }
 
-/// One is thrown at the scope's end; nobody but the queue's handler can be told of the other.
+/// One panic is resumed at the scope's end; the other can only be reported to the queue's handler.
 pub(crate) fn scoped_twice(fault: Fault) {
     let rig = Rig::new();
     let told = is_told(|| {
@@ -120,7 +120,7 @@ pub(crate) fn join_second(fault: Fault) {
     rig.expect_reports(0);
 }
 
-/// Where the first panics, the second is dropped, not called: in the midst of an unwinding.
+/// If the first half panics, the second is not called but dropped, during the unwinding.
 pub(crate) fn join_both(fault: Fault) {
     struct DropsLoudly;
     impl Drop for DropsLoudly {
@@ -136,7 +136,7 @@ pub(crate) fn join_both(fault: Fault) {
         rig.queue.install(|| join::<Host, _, _>(move || armed.call(), second)).unwrap();
     });
     assert!(told);
-    // The first went to the caller; the other to the handler of the queue that it ran in.
+    // The first panic went to the caller, the other to the handler of the queue.
     rig.expect_reports(1);
 }
 

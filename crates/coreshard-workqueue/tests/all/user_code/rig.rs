@@ -1,4 +1,4 @@
-//! What the cases share: faults, a queue that counts reports, and processes with a deadline.
+//! Shared by the cases: faults, a queue that counts reports, and processes with a deadline.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -12,16 +12,16 @@ use coreshard_topology::Topology;
 use coreshard_workqueue::{Builder, Runtime, Workqueue};
 use testing::{NEVER, wait_until};
 
-/// Set in a case's own process: which fault.
+/// The environment variable with the fault, set in a case's process.
 const FAULT: &str = "CORESHARD_USER_CODE_FAULT";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The code panics with a text.
     Panics,
-    /// The code panics with something that panics as it is dropped.
+    /// The code panics, and the payload panics as it is dropped.
     PayloadPanics,
-    /// The code returns, and what it holds panics as it is dropped.
+    /// The code returns, and its captures panic as they are dropped.
     HeldPanics,
 }
 
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// Part of a user's code: panics when it is called, or when it is dropped.
+/// A part of user code that panics when it is called or dropped.
 pub(crate) struct Armed {
     fault: Fault,
     is_loaded: bool,
@@ -48,7 +48,7 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("what was thrown panics as it is dropped");
+        panic!("a panic payload panics as it is dropped");
     }
 }
 
@@ -61,7 +61,7 @@ impl Armed {
         }
     }
 
-    /// It is dropped in peace.
+    /// Drops it without a panic.
     pub(crate) fn unload(mut self) {
         self.is_loaded = false;
     }
@@ -69,14 +69,14 @@ impl Armed {
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        // A second panic of one unwinding is the end of any process.
+        // A second panic during an unwinding would abort the process.
         if self.is_loaded && self.fault == Fault::HeldPanics && !std::thread::panicking() {
-            panic!("what the code holds panics as it is dropped");
+            panic!("a capture panics as it is dropped");
         }
     }
 }
 
-/// Runs a case with each fault in a process of its own; or, in such a process, runs it.
+/// Starts a process for each fault of a case, or runs the case if this is such a process.
 pub(crate) fn attack(name: &str, case: fn(Fault)) {
     if let Ok(wanted) = std::env::var(FAULT) {
         let fault = FAULTS.into_iter().find(|fault| format!("{fault:?}") == wanted);
@@ -114,7 +114,7 @@ pub(crate) fn attack(name: &str, case: fn(Fault)) {
     }
 }
 
-/// A runtime with one worker, and a queue that counts what its panic handler is told.
+/// A runtime with one worker, and a queue that counts the calls of its panic handler.
 pub(crate) struct Rig {
     pub(crate) runtime: Runtime<Host>,
     pub(crate) queue: Workqueue<Host>,
@@ -127,7 +127,7 @@ pub(crate) fn runtime() -> Runtime<Host> {
     Runtime::builder(topology).laid_over(real).build().unwrap()
 }
 
-/// Keeps what it is told, so that nothing but the count is of interest.
+/// Leaks the reported panics, so that only their number matters.
 fn counting<'runtime>(
     builder: Builder<'runtime, Host>,
     reports: &Arc<AtomicUsize>,
@@ -146,7 +146,7 @@ impl Rig {
         Self { runtime, queue, reports }
     }
 
-    /// A further queue, with its reports counted with the others.
+    /// A further queue, whose reports are counted with the others.
     pub(crate) fn other_queue(&self) -> Workqueue<Host> {
         counting(self.runtime.workqueue(), &self.reports).build().unwrap()
     }
@@ -165,10 +165,10 @@ impl Rig {
         Held(over)
     }
 
-    /// The next item runs, all panics were reported, none twice, and the queue goes.
+    /// Asserts that the next item runs and that all panics were reported, none twice. Drops the queue.
     pub(crate) fn expect_reports(self, expected: usize) {
         let Self { runtime, queue, reports } = self;
-        wait_until("all reports are there", || reports.load(SeqCst) >= expected);
+        wait_until("all panics are reported", || reports.load(SeqCst) >= expected);
         let next = queue.submit(|| 7).unwrap();
         assert_eq!(next.join().unwrap(), 7, "the next item runs");
         let nap = queue.spawn(runtime.sleep(Duration::from_millis(1)).unwrap()).unwrap();
@@ -213,7 +213,7 @@ impl Drop for TellsDrop {
     }
 }
 
-/// True if it panicked: the owner was told. What was thrown is kept.
+/// Returns true if it panicked: then the owner was told. Leaks the payload.
 pub(crate) fn is_told(code: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(code)) {
         Ok(()) => false,

@@ -1,4 +1,4 @@
-//! Futures: polled, ended, dropped, cancelled, awaited.
+//! Futures: polled, completed, dropped, cancelled, awaited.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use futures_lite::future::block_on;
 use super::rig::{Armed, Fault, Flag, Rig, TellsDrop, is_told};
 use testing::wait_until;
 
-/// Ends at once, or throws.
+/// Completes at once, or panics.
 async fn strike(armed: Armed) {
     armed.call();
 }
@@ -20,7 +20,7 @@ async fn strike(armed: Armed) {
 pub(crate) fn awaited(fault: Fault) {
     let rig = Rig::new();
     let task = rig.queue.spawn(strike(fault.arm())).unwrap();
-    // What a future holds is dropped within its last poll.
+    // A future's captures are dropped within its last poll.
     assert!(is_told(|| block_on(task)));
     rig.expect_reports(0);
 }
@@ -43,7 +43,7 @@ pub(crate) fn detached_after(fault: Fault) {
     rig.expect_reports(2);
 }
 
-/// A future that waits inside its poll until it is told to go on, and then strikes.
+/// A future that waits inside its poll until the flag is set, and then strikes.
 fn in_poll(rig: &Rig, fault: Fault) -> (Task<()>, Flag) {
     let (polled, go_on) = (Flag::default(), Flag::default());
     let (tells, waits, armed) = (polled.clone(), go_on.clone(), fault.arm());
@@ -72,7 +72,7 @@ pub(crate) fn detached_while_polled(fault: Fault) {
     rig.expect_reports(1);
 }
 
-/// A place where a future leaves its waker.
+/// A place for the waker of a future.
 #[derive(Clone, Default)]
 struct Left(Arc<Mutex<Option<Waker>>>);
 
@@ -94,7 +94,7 @@ impl Left {
     }
 }
 
-/// A future that waits for ever, and holds what panics as it is dropped.
+/// A future that waits forever, and has a capture that panics as it is dropped.
 fn waiting(queue: &Workqueue<Host>, fault: Fault) -> (Task<()>, Left) {
     let (left, armed) = (Left::default(), fault.arm());
     let leaves = left.clone();
@@ -132,7 +132,7 @@ pub(crate) fn output_of_detached(fault: Fault) {
     rig.expect_reports(usize::from(!fault.is_thrown()));
 }
 
-/// Whoever drops a handle to what is there drops that, and is told.
+/// A thread that drops a handle with an available output drops that output, and gets its panic.
 pub(crate) fn output_dropped(fault: Fault) {
     let rig = Rig::new();
     for drop_it in [false, true] {
@@ -142,7 +142,7 @@ pub(crate) fn output_dropped(fault: Fault) {
         let told = is_told(|| if drop_it { drop(task) } else { task.detach() });
         assert_eq!(told, !fault.is_thrown());
     }
-    // In the midst of an unwinding, where nobody can be told, the process lives.
+    // During an unwinding, the panic cannot be passed on, and the process survives.
     let armed = fault.arm();
     let task = rig.queue.spawn(async move { armed }).unwrap();
     wait_until("it ends", || task.is_finished());
@@ -177,7 +177,7 @@ pub(crate) fn awaiters_waker(fault: Fault) {
     rig.expect_reports(1);
 }
 
-/// Nobody can ever wake it: it is dropped, where its queue runs.
+/// No waker is left, so the future is dropped, on a worker of its queue.
 pub(crate) fn no_waker(fault: Fault) {
     let rig = Rig::new();
     let held = rig.hold_worker();
@@ -214,7 +214,7 @@ pub(crate) fn no_waker_in_poll(fault: Fault) {
     rig.expect_reports(usize::from(!fault.is_thrown()));
 }
 
-/// Nobody is left to poll it: whoever wakes it drops it.
+/// No worker is left to poll it: it is dropped when it is woken.
 pub(crate) fn woken_after_the_queue(fault: Fault) {
     let rig = Rig::new();
     let other = rig.other_queue();

@@ -1,4 +1,4 @@
-//! Reusable items, and what the timekeeper fires.
+//! Reusable items, and the entries that the timekeeper fires.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use futures_lite::future::block_on;
 use super::rig::{Armed, Fault, Flag, Rig, TellsDrop, is_told};
 use testing::{NEVER, wait_until};
 
-/// Later than what a case does until then, on a busy machine with an emulated processor too.
+/// Later than the preceding steps of a case, even on a busy machine with an emulated processor.
 const SOON: Duration = Duration::from_millis(200);
 
 pub(crate) fn work(fault: Fault) {
@@ -52,12 +52,12 @@ pub(crate) fn periodic(fault: Fault) {
     };
     let period = Duration::from_millis(2);
     let periodic = Periodic::start(&rig.queue, period, MissedTick::Skip, tick).unwrap();
-    wait_until("it ticks on", || ran.load(std::sync::atomic::Ordering::SeqCst) > counts);
+    wait_until("it ticks again", || ran.load(std::sync::atomic::Ordering::SeqCst) > counts);
     periodic.stop_and_wait().unwrap();
     rig.expect_reports(counts);
 }
 
-/// Its queue is shut down when its time has come, so its function is dropped by whoever fires it.
+/// Its queue is shut down when it becomes due, so the timekeeper drops its function.
 pub(crate) fn dropped_by_timekeeper(fault: Fault) {
     let rig = Rig::new();
     let other = rig.other_queue();
@@ -74,7 +74,7 @@ pub(crate) fn dropped_by_timekeeper(fault: Fault) {
     rig.expect_reports(usize::from(!fault.is_thrown()));
 }
 
-/// The drop of the last handle waits for the queue's items, and one of these for a timer.
+/// The drop of the last handle waits for the queue's items, and one of these waits for a timer.
 pub(crate) fn holds_a_queue(_: Fault) {
     let rig = Rig::new();
     let (closed, held) = (rig.other_queue(), rig.other_queue());
@@ -124,14 +124,14 @@ pub(crate) fn foreign_waker(fault: Fault) {
         let waker = Waker::from(Arc::new(foreign));
         let mut sleep = pin!(rig.runtime.sleep(SOON).unwrap());
         assert_eq!(sleep.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
-        // The handle that is left in the sleep goes last, or not.
+        // The handle in the sleep is dropped last, or not at all.
         std::mem::forget(waker);
         woken.wait();
     }
     rig.expect_reports(0);
 }
 
-/// Others of the same time are not kept waiting.
+/// Other entries with the same deadline are not delayed.
 pub(crate) fn waker_that_blocks(fault: Fault) {
     let rig = Rig::new();
     let never = Flag::default();
@@ -170,7 +170,7 @@ pub(crate) fn waker_dropped(fault: Fault) {
     let polled = sleep.as_mut().poll(&mut Context::from_waker(&waker));
     assert_eq!(polled, Poll::Pending);
     drop(waker);
-    // In the midst of an unwinding: a destructor that panics now would end the process.
+    // During an unwinding: a destructor that panics now would abort the process.
     let told = is_told(move || {
         let _sleep = sleep;
         panic!("its owner panics");
@@ -180,7 +180,7 @@ pub(crate) fn waker_dropped(fault: Fault) {
     rig.expect_reports(0);
 }
 
-/// The task is woken by the timekeeper, when nobody is left to poll it: its future is dropped.
+/// The timekeeper wakes the task when no worker is left to poll it: its future is dropped.
 pub(crate) fn task_of_a_queue_that_is_gone(fault: Fault) {
     let rig = Rig::new();
     let other = rig.other_queue();
