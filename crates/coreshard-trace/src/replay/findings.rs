@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::advice::{Advice, Sharing};
+use super::advice::{Advice, Sharing, of_lines};
 use super::engine::{Outcome, ns};
 use super::lines::{Line, Row};
 use super::names::{Names, ThingKind};
@@ -71,7 +71,8 @@ struct ObjectCost {
     true_ps: u64,
     false_ps: u64,
     kind: Option<ThingKind>,
-    advice: BTreeMap<Advice, u64>,
+    /// The lines' weight and lost time by advice.
+    advice: BTreeMap<Advice, (f64, u64)>,
     fields: BTreeMap<String, FieldCost>,
     beside: BTreeMap<String, u64>,
     /// Lost time by instruction.
@@ -91,7 +92,10 @@ impl ObjectCost {
         self.true_ps += line.true_ps;
         self.false_ps += line.false_ps;
         self.kind = Some(on_line.thing.kind);
-        *self.advice.entry(on_line.judge(plan, names).1).or_default() += line.lost_ps;
+        let judged = on_line.judge(plan, names);
+        let advice = self.advice.entry(judged.advice).or_default();
+        advice.0 += judged.weight;
+        advice.1 += line.lost_ps;
         for (number, row) in line.rows.iter().enumerate() {
             *self.places.entry(row.instruction).or_default() += row.lost_ps;
             if !on_line.is_of_thing(number) {
@@ -113,8 +117,7 @@ impl ObjectCost {
         running_ps: u64,
         names: &mut Names<'_>,
     ) -> Finding {
-        let advice = self.advice.into_iter().max_by_key(|(_, lost_ps)| *lost_ps);
-        let advice = advice.map_or(Advice::HandOver, |(advice, _)| advice);
+        let advice = of_lines(&self.advice);
         let least = (self.lost_ps as f64 * LEAST_FIELD) as u64;
         let mut fields: Vec<_> =
             self.fields.into_iter().filter(|(_, its)| its.lost_ps > least).collect();

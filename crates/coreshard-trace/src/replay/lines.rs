@@ -36,6 +36,10 @@ pub(crate) struct Row {
     pub(crate) locked: u64,
     /// Sorted threads.
     pub(crate) threads: Vec<u32>,
+    /// The part of `count` of each of these threads.
+    counts: Vec<u64>,
+    /// Index of the last access's thread.
+    last: usize,
     readers: Readers,
     /// The approximate ticket of its first access.
     pub(crate) ticket: u64,
@@ -45,6 +49,28 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Returns each thread with its part of `count`.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.threads.iter().copied().zip(self.counts.iter().copied())
+    }
+
+    #[inline]
+    fn add(&mut self, thread: u32) {
+        self.count += 1;
+        if self.threads.get(self.last) != Some(&thread) {
+            match self.threads.binary_search(&thread) {
+                Ok(at) => self.last = at,
+                Err(_) if self.threads.len() == MOST_ROW_THREADS => return,
+                Err(at) => {
+                    self.threads.insert(at, thread);
+                    self.counts.insert(at, 0);
+                    self.last = at;
+                }
+            }
+        }
+        self.counts[self.last] += 1;
+    }
+
     /// Returns the piece of memory that its accesses refer to.
     pub(crate) const fn seen(&self) -> Seen {
         Seen { ticket: self.ticket, owner: self.owner }
@@ -192,14 +218,8 @@ impl Line {
         if access.kind != AccessKind::Store {
             row.readers.add(thread + 1, version);
         }
-        row.count += 1;
+        row.add(thread);
         row.locked += u64::from(is_locked);
-        if row.threads.last() != Some(&thread)
-            && let Err(at) = row.threads.binary_search(&thread)
-            && row.threads.len() < MOST_ROW_THREADS
-        {
-            row.threads.insert(at, thread);
-        }
         if !is_miss {
             return false;
         }

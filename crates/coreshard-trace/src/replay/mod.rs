@@ -1,6 +1,7 @@
 //! Replays recordings on a simulated machine, to predict the effect of its caches on the program.
 
 mod advice;
+mod conflicts;
 mod engine;
 mod findings;
 mod latent;

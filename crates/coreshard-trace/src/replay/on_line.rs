@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::advice::{Advice, Sharing, Use, judge};
+use super::advice::{Judgement, Use, judge};
+use super::conflicts::Count;
 use super::lines::{Line, Row, Seen};
 use super::names::{Names, Thing};
 use super::owners::NOBODY;
@@ -63,8 +64,8 @@ impl<'lines> OnLine<'lines> {
         }
     }
 
-    pub(super) fn judge(&self, plan: &Plan, names: &mut Names<'_>) -> (Sharing, Advice) {
-        judge(self.line.true_ps, self.line.false_ps, &self.uses(plan, names))
+    pub(super) fn judge(&self, plan: &Plan, names: &mut Names<'_>) -> Judgement {
+        judge(&self.uses(plan, names), &plan.lives)
     }
 
     /// Returns the line's words with the accesses of each.
@@ -92,14 +93,13 @@ impl<'lines> OnLine<'lines> {
             });
             word.is_lock |= is_lock;
             word.locked += row.locked;
-            word.misses += row.misses;
             let is_load = row.kind == AccessKind::Load;
-            *(if is_load { &mut word.reads } else { &mut word.writes }) += row.count;
-            if is_load || row.kind == AccessKind::Modify {
-                merge(&mut word.readers, &row.threads);
+            if !is_load && row.count <= FEW {
+                continue;
             }
-            if !is_load && row.count > FEW {
-                merge(&mut word.writers, &row.threads);
+            for (thread, count) in row.counts() {
+                let (reads, writes) = if is_load { (count, 0) } else { (0, count) };
+                word.add(Count { thread, reads, writes });
             }
         }
         words.into_values().collect()
@@ -109,13 +109,6 @@ impl<'lines> OnLine<'lines> {
 /// Returns the part of a field's path that identifies an element of an array; empty if the path has no index.
 fn element_of(field: &str) -> &str {
     &field[..field.rfind(']').map_or(0, |end| end + 1)]
-}
-
-/// Merges threads into a sorted list.
-fn merge(threads: &mut Vec<u32>, more: &[u32]) {
-    threads.extend(more);
-    threads.sort_unstable();
-    threads.dedup();
 }
 
 /// Returns the object that has the costliest access of a line.

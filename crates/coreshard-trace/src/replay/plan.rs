@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::conflicts::Lives;
 use super::moved::Moves;
 use super::owners::{Owner, Owners};
 use super::pages::{Lately, PageMap, Pages};
@@ -94,6 +95,8 @@ pub(crate) struct Plan {
     wakes: HashMap<u64, Vec<u64>>,
     /// Threads whose creation was recorded.
     pub(super) created: HashSet<u64>,
+    /// By thread: when it was created and joined.
+    pub(super) lives: Lives,
     pub(crate) accesses: u64,
     pub(crate) notes: Vec<String>,
     /// The shift of all data relative to the recording.
@@ -120,6 +123,7 @@ impl Plan {
             locks: HashSet::new(),
             wakes: HashMap::new(),
             created: HashSet::new(),
+            lives: Lives::new(),
             accesses: 0,
             notes: Vec::new(),
             shift: moves.map_or(0, Moves::shift),
@@ -313,7 +317,13 @@ impl Building {
                 self.lives.entry(thread).or_insert((0, u64::MAX)).0 = ticket;
             }
             Event::Exit { ticket } => self.lives.entry(thread).or_insert((0, u64::MAX)).1 = ticket,
-            Event::Create { thread, .. } => drop(plan.created.insert(thread)),
+            Event::Create { thread, ticket } => {
+                plan.created.insert(thread);
+                plan.lives.entry(thread as u32).or_insert((0, u64::MAX)).0 = ticket;
+            }
+            Event::Join { thread, ticket } => {
+                plan.lives.entry(thread as u32).or_insert((0, u64::MAX)).1 = ticket;
+            }
             _ => {}
         }
     }

@@ -278,7 +278,7 @@ fn notes_of(recording: &Recording, replayed: &Replayed) -> Vec<String> {
 
 fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
     let on_line = OnLine::of(line, names);
-    let (sharing, advice) = on_line.judge(plan, names);
+    let advice = on_line.judge(plan, names).advice;
     let mut rows: Vec<_> = (0..line.rows.len()).collect();
     rows.sort_by_key(|row| {
         let row = &line.rows[*row];
@@ -287,7 +287,7 @@ fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
     let words = rows.into_iter().map(|row| word(line, row, &on_line, names)).collect();
     LineView {
         address: line.address,
-        sharing,
+        sharing: Sharing::of(line.true_ps, line.false_ps),
         advice,
         sentence: advice.sentence(),
         cost_ns: ns(line.cost_ps),
