@@ -484,7 +484,7 @@ fn what_is_missing_is_told() {
     // A bound that is reached at once.
     let program = place.compile("counters", &[]);
     assert_eq!(place.record(&program, &["--max-size", "1"]), Some(7));
-    assert!(place.replay("pocket")["notes"].to_string().contains("as many as the file may have"));
+    assert!(place.replay("pocket")["notes"].to_string().contains("after the maximum file size"));
 }
 
 #[test]
