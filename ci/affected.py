@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names the workspace's packages that files belong to, and those that depend on them, tests included.
+"""Names the workspace's packages that files belong to, and the packages that depend on them, tests included.
 
 Usage: git diff --name-only COMMIT | ci/affected.py    one package a line: `NAME changed` or `NAME uses`
 

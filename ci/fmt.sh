@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The code is formatted as rustfmt.toml says. To mend it: cargo fmt --all
+# The code is formatted as rustfmt.toml says. To fix it: cargo fmt --all
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The architecture's invariants that a compiler does not check. ARCHITECTURE.md says why each holds; what
-# is printed here says how to mend a breach.
+# is printed here says how to fix a breach.
 #
 # Usage: ci/invariants.sh [FOLDER [CHECK...]]    FOLDER is the workspace to check, this one by default; CHECK is a
 #                                                function below, all of them by default.
@@ -79,7 +79,7 @@ breaches=0
 
 # breach WHAT WHERE REMEDY
 breach() {
-  printf 'invariant broken: %s\n    %s\n  to mend it: %s\n\n' "$1" "${2//$'\n'/$'\n    '}" "$3" >&2
+  printf 'invariant broken: %s\n    %s\n  to fix it: %s\n\n' "$1" "${2//$'\n'/$'\n    '}" "$3" >&2
   breaches=$((breaches + 1))
 }
 

@@ -29,7 +29,7 @@ limited() {
   if [ -t 0 ]; then options+=(--foreground); fi
   timeout "${options[@]}" "$seconds" "$@" || status=$?
   case $status in
-    124 | 137) printf '%s: not over after %d s, which is its limit (ci/limits.sh)\n' "$1" "$seconds" >&2 ;;
+    124 | 137) printf '%s: not finished after %d s, which is its limit (ci/limits.sh)\n' "$1" "$seconds" >&2 ;;
   esac
   return "$status"
 }

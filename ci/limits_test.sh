@@ -22,7 +22,7 @@ chmod +x "$folder/hangs.sh"
 status=0
 limited 1 "$folder/hangs.sh" "$folder/child" </dev/null 2>"$folder/said" || status=$?
 [ "$status" -eq 124 ] || fail "a step that hangs ended with status $status"
-grep -qxF "$folder/hangs.sh: not over after 1 s, which is its limit (ci/limits.sh)" "$folder/said" ||
+grep -qxF "$folder/hangs.sh: not finished after 1 s, which is its limit (ci/limits.sh)" "$folder/said" ||
   fail "of a step that hangs it is said: $(cat "$folder/said")"
 # What was started is ended by a signal, and may take a moment.
 for _ in $(seq 600); do

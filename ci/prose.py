@@ -23,7 +23,7 @@ WORDS_TO_ONE = 500
 # Lines of a file that are shown, at most.
 MOST_SHOWN = 20
 
-# What is counted, and what to write instead.
+# The counted turns of phrase, and the replacements.
 PATTERNS = {
     r"(?:^|[.;:] )[Ww]hat (?:is|are|was|has|they|it|one|a|the|that|others?|users?|waits|comes|runs|blocks)\b": "start with a noun",
     r"\b(?:no|some)body\b": "name the actor: worker, producer, caller, thread",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two builds of the peers' program in turns: has a change made flood, fork-join, ping-pong, futures slower?
+"""Runs two builds of the peers' program in turns: has a change made flood, fork-join, ping-pong or futures slower?
 
 Each turn runs the workloads once with each build, in an order that changes, and compares the two. Writes a table
 in Markdown: for each cell both medians, and the median and the range of the ratios, turn by turn.

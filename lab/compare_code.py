@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Are two builds of a program the same code? Compares each function of ours, instruction by instruction.
+"""Are two builds of a program the same code? Compares each function of Coreshard, instruction by instruction.
 
 Usage: lab/compare_code.py ONE OTHER    needs objdump
 

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-# A name may have blanks and brackets; what follows a colon between blanks are base classes.
+# A name may have blanks and brackets; base classes follow a colon between blanks.
 START = re.compile(r"^(struct|union|class)(?: typedef \S+ \S+)?(?: ([^{].*?))?(?: : .*)? \{$")
 END = re.compile(r"^\}")
 MEMBER = re.compile(r"/\*\s*(\d+)(?::\s*(\d+))?\s+(\d+)\s*\*/\s*$")
@@ -25,7 +25,7 @@ PADDING = re.compile(r"/\* padding: (\d+)")
 
 
 def of_pahole(text):
-    """By name: the forms that pahole prints."""
+    """Returns the layouts that pahole prints, by name."""
     forms, at = {}, None
     for line in text.splitlines():
         if at is None:
@@ -48,7 +48,7 @@ def of_pahole(text):
         if found := HOLES.search(line):
             at["holes"] = (int(found[1]), int(found[2]))
         at["bits"] += sum(int(bits) for bits in BITS.findall(line))
-        # A member of the outermost: one tab before it.
+        # A member of the outermost type has one tab before it.
         if re.match(r"^\t[^\t]", line) and (found := MEMBER.search(line)):
             bit = int(found[2]) if found[2] else None
             at["members"].append((int(found[1]), bit, int(found[3])))
@@ -56,7 +56,7 @@ def of_pahole(text):
 
 
 def of_ours(layout):
-    """The same of one of ours."""
+    """Returns the same for a layout of `coreshard layout`."""
     members = []
     for field in layout["fields"]:
         bit = field["bits"][0] if field["bits"] else None
@@ -68,14 +68,14 @@ def of_ours(layout):
 
 
 def differs(ours, theirs):
-    """What differs, in words; an empty text where nothing does."""
+    """Describes the difference; an empty text if there is none."""
     if ours["size"] != theirs["size"]:
         return f"size {ours['size']}, pahole has {theirs['size']}"
     if ours["members"] != theirs["members"]:
         pairs = zip(ours["members"] + [None] * 99, theirs["members"] + [None] * 99)
         return next((f"member {one}, pahole has {other}" for one, other in pairs if one != other), "count of members")
     if theirs["bits"] or ours["bits"]:
-        # Unused bytes of a bit field's word are holes here, and bits there.
+        # Unused bytes of a bit field's word are holes for coreshard, and bits for pahole.
         unused = [8 * (one["holes"][1] + one["padding"]) + one["bits"] for one in (ours, theirs)]
         if unused[0] != unused[1]:
             return f"{unused[0]} unused bits, pahole has {unused[1]}"

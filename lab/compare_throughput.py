@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two builds of `coreshard` in turns: is one's benchmark faster than the other's?
+"""Runs two builds of `coreshard` in turns: is one faster in a benchmark than the other?
 
 Each turn runs the benchmark once with each build, in an order that changes, and compares the two. Writes a
 table in Markdown: for each rung, or combination of rungs, the operations a second of both, and the median and the
@@ -32,7 +32,7 @@ def of_block(results):
     return {job["jobname"]: job["read"]["iops"] for job in results["jobs"]}
 
 
-# The command, its options by default, what a row is called, and how its results are read.
+# The command, its default options, the name of a row, and the parser of its results.
 BENCHMARKS = {
     "queue": (["queue", "--runs", "1"],
               ["--outstanding", "64", "--items", "200000", "--scopes", "cpu,system"],
@@ -54,7 +54,7 @@ def main():
     builds, turns = sys.argv[1:3], int(sys.argv[3]) if len(sys.argv) > 3 else 15
     benchmark = sys.argv[4] if len(sys.argv) > 4 else "queue"
     if benchmark not in BENCHMARKS:
-        sys.exit(f"{benchmark} is none of {', '.join(BENCHMARKS)}")
+        sys.exit(f"unknown benchmark {benchmark}: expected one of {', '.join(BENCHMARKS)}")
     arguments, default, row, _ = BENCHMARKS[benchmark]
     options = sys.argv[5:] or default
     figures = {}

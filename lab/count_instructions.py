@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two builds of a program: does a change take more instructions a request, an item, or a round of the priority index?
+"""Compares two builds of a program: does a change need more instructions per request, item, or round of the priority index?
 
 Counts the instructions of N of them and of 2 N with valgrind; the difference, divided by N, is what one takes,
 without what the program takes to start. Two counts of one build are equal but for a few in a million.

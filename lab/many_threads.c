@@ -1,5 +1,5 @@
-/* Many threads that work each on its own, and now and then on what all have: five objects, each used half as often as the one
- * before it. The number of rounds says how many accesses there are: some 70 a round.
+/* Many threads that mostly use their own memory, and sometimes five shared objects, each half as often as the one before it.
+ * The number of rounds determines the number of accesses: about 70 a round.
  *
  * Usage: PROGRAM THREADS ROUNDS */
 #include <pthread.h>
@@ -19,7 +19,7 @@ static _Alignas(64) struct guarded {
   long value;
 } fifth = {PTHREAD_MUTEX_INITIALIZER, 0};
 static _Alignas(64) long rounds;
-/* All begin and end together: memory that one has had is nobody else's. */
+/* All threads begin and end together, so that no thread reuses the memory of another. */
 static _Alignas(64) pthread_barrier_t together;
 
 static void *work(void *at) {

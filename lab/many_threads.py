@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is memory bounded while many threads make very many accesses, and does a sample of them tell what all of them do?
+"""Is memory bounded while many threads make very many accesses, and does a sample of them give the same result as all?
 
 Builds lab/many_threads.c for the engine tsan, records it whole and in windows, replays both, and holds the five costliest
 lines against each other. Writes what was recorded, how much memory the command took at most, and both lists.
@@ -21,7 +21,7 @@ def run(command):
 
 
 def most_memory(command):
-    """Runs a command; how much memory it, or the program that it ran, had at most, in MB, and its processor time."""
+    """Runs a command. Returns the peak memory of it or of the program that it ran, in MB, and the processor time."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -58,10 +58,10 @@ def main():
             os.remove(trace)
     print(f"\nall: {'; '.join(' '.join(line) for line in lists[0])}\nsample: {'; '.join(' '.join(line) for line in lists[1])}")
     if [name for name, _ in lists[0]] != [name for name, _ in lists[1]]:
-        raise SystemExit("the sample's first five lines are others, or in another order")
-    # In a window only those meet that run in it: what is mostly true may be both there, but not the opposite.
+        raise SystemExit("the sample has other first five lines, or another order")
+        # Only threads that run in the same window can collide: mostly true sharing may be both in a sample, but never the opposite.
     if any({one, other} == {"true", "false"} for (_, one), (_, other) in zip(*lists)):
-        raise SystemExit("the sample takes true sharing for false, or false for true")
+        raise SystemExit("the sample confuses true and false sharing")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def cells(text):
 
 
 def ratios(figures):
-    """By ladder, rung and the rungs of the other ladders: throughput over that of the oldest rung."""
+    """Returns the throughput over that of the oldest variant, by comparison, variant, and the variants of the other comparisons."""
     found = {}
     for place, ladder in enumerate(LADDERS):
         for rungs, figure in figures.items():
@@ -53,7 +53,7 @@ def main():
     items = sys.argv[3] if len(sys.argv) > 3 else "3000"
     outstanding = sys.argv[4:5]
     measured, predicted, absolute = {}, {}, {}
-    # Scopes with the same pods as another tell nothing: on a machine with one LLC, two are left.
+    # Scopes with the same pods as another scope add no information: on a machine with one LLC, two are left.
     bench = ["bench", "queue", "--items", items, "--json", "-"]
     if outstanding:
         bench += ["--outstanding"] + outstanding
@@ -89,7 +89,7 @@ def main():
             f"| {made:.2f} ({min(predicted[key]):.2f}–{max(predicted[key]):.2f}) "
             f"| {off:+.0%} | {'yes' if close(made, real) else '**no**'} |"
         )
-    print(f"\n{held} of {len(measured)} ratios are within 25 %; {itself} are in the machine's own odd turns of what they are in its even ones.\n")
+    print(f"\n{held} of {len(measured)} ratios are within 25 %; between the machine's odd and even turns, {itself} are.\n")
     print("| combination | measured items/s | predicted items/s | predicted ÷ measured |")
     print("|---|---|---|---|")
     for key, pairs in absolute.items():

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Is the gain that a replay predicts for a layout the gain that mending the program brings on this machine?
+"""Does a replay predict the gain of a better layout that this machine measures?
 
-The textbook cases of false sharing, in lab/padding/: two threads and two counters, in a struct of C's, as std::atomic, as
-Rust's atomics, and in an array from the heap. Each is built as it is and mended, both are run on two CPUs of this machine in
-turns. Calibrated beside them, by programs that are none of the cases, are what a line costs between these CPUs, how long
-one keeps it, and past how many stores to a line that is elsewhere a CPU goes on; and what is there, and what is mended, runs with one thread at
-work, which tells its own pace. What is there is recorded, its layout is proposed and replayed on the machine so measured.
-Rounds in which a thread was interrupted do not count, so that other work on the machine costs rounds, and not the figures.
-A host moves the CPUs of a virtual machine, and a line's way is another one then: before and after each run both threads add to one
-word, and the runs count between which that takes the longest, where there are some of each: there the CPUs are of two cores.
-Writes a table in Markdown.
+Uses the textbook cases of false sharing in lab/padding/: two threads and two counters, in a C struct, as std::atomic, as Rust
+atomics, and in an array from the heap. Each case is built unchanged and fixed, and both are run in turns on two CPUs of this
+machine. Separate programs calibrate the cost of a cache line between these CPUs, the time for which a CPU keeps it, and the
+number of stores that a CPU can buffer while it waits for a line. Both builds also run with one thread, to measure the pace of the
+loop. The unchanged program is recorded, and its proposed layout is replayed on the measured machine.
 
-It fails where a gain is off by more than GOAL.
+Rounds with an interruption do not count, so other work on the machine costs rounds but does not change the figures. A host may move
+the CPUs of a virtual machine, which changes the cost of a line. So both threads add to one word before and after each run, and only
+the runs with the longest such times count, provided that there are some of each program: then the CPUs belong to two cores.
+
+Prints a table in Markdown. Fails if a gain is off by more than GOAL.
 
 Usage: lab/predict_padding.py [PATH-OF-coreshard [TURNS]]
 
@@ -33,9 +33,9 @@ RECORDED = 1000000
 CASES = {"struct of C": "struct.c", "array from the heap": "array.c", "std::atomic": "atomic.cc", "Rust's atomics": "atomic.rs"}
 PLAIN = ("struct of C", "array from the heap")
 CALIBRATIONS = {"add to one word": 0, "to and fro": 1, "add to its own": 2, "plain, to its own": 3, "plain, to one word": 4}
-# What a machine's file may say of it.
+# The largest value in a machine's file.
 MOST_AHEAD = 4096
-# Adds to one word that are so near to one another, as a share, are of one place on the host.
+# Runs whose adds to one word differ by at most this share were made at the same place on the host.
 SAME_PLACE = 0.2
 TRIES = 20
 
@@ -48,7 +48,7 @@ def run(command):
 
 
 def build(folder, name, source, options):
-    """A program of the harness and a source of any of the three languages."""
+    """Builds a program from the harness and a source in one of the three languages."""
     program, part = os.path.join(folder, name), os.path.join(folder, name + ".o")
     path = os.path.join(HERE, source)
     if source.endswith(".rs"):
@@ -70,7 +70,7 @@ def is_near(one, other):
 
 
 class Places:
-    """Runs, each with what adds to one word took beside it."""
+    """Runs of programs, each with the cost of adds to one word before and after it."""
 
     def __init__(self, runs):
         self.runs, self.seen, self.last = runs, {key: [] for key in runs}, None
@@ -80,9 +80,9 @@ class Places:
         return statistics.median(rounds) if rounds else None
 
     def measure(self, key):
-        """A run during which the CPUs seem to have stayed where they were."""
+        """Keeps a run during which the host has probably not moved the CPUs."""
         for _ in range(TRIES):
-            # What was after the last run is before this one.
+            # The measurement after the last run is also the one before this run.
             before, rounds = self.last or self.mark(), rounds_of(self.runs[key])
             self.last = after = self.mark()
             if before and after and rounds and is_near(before, after):
@@ -90,7 +90,7 @@ class Places:
                 return
 
     def rounds(self):
-        """Those of the place where a line's way is longest, of those of which there are runs of everything."""
+        """Returns the rounds at the place with the costliest line, among the places that have runs of every program."""
         marks = sorted({mark for runs in self.seen.values() for mark, _ in runs}, reverse=True)
         if not marks:
             raise SystemExit("no run without an interruption; the machine is too busy, or has one CPU")
@@ -100,36 +100,36 @@ class Places:
             if all(found.values()):
                 return found
         raise SystemExit(f"adds to one word take {marks[-1]:.1f} to {marks[0]:.1f} ns: a host moves this machine's CPUs, and "
-                         "nowhere were they for long enough; more turns may help")
+                         "they did not stay anywhere for long enough; more turns may help")
 
 
 def without(machine, *tables):
-    """A machine's file without these tables of its costs."""
+    """Returns a machine's file without these tables of costs."""
     for table in tables:
         machine = re.sub(rf"^\[costs\.{table}\]\n(?:(?!\[).*\n?)*", "", machine, flags=re.M)
     return machine
 
 
 class Machine:
-    """This machine: what `coreshard calibrate` says, but for the lines, which are measured here between interruptions."""
+    """This machine, from `coreshard calibrate`, except for the costs of lines, which are measured here without interruptions."""
 
     def __init__(self, command, folder, median):
         self.folder, self.file = folder, os.path.join(folder, "here.toml")
         run([command, "calibrate", "--rounds", "1", "-o", self.file])
-        # What contends is measured here, and nothing interrupts.
+        # Contention is measured here, and interruptions are excluded.
         self.text = without(open(self.file).read(), "arbitration", "variation")
-        # What a replay takes for the loop around: two instructions, a quarter of a cycle each.
+        # A replay's cost of the loop: two instructions, a quarter of a cycle each.
         self.cycle = float(re.search(r"\[costs.cycle\]\nns = ([\d.]+)", self.text)[1])
         self.loop = 2 * self.cycle / 4
         self.way, atomic, contended = median["to and fro"], median["add to its own"], median["add to one word"]
-        # A turn of a CPU is the line's way and the time for which it is kept; in it are as many adds as that time has room
-        # for, and the one that waited.
+        # A CPU's turn is the transfer of the line plus the time that the CPU keeps it. It makes as many adds as fit into that
+        # time, plus the one that waited.
         room = contended / atomic - 2
         self.hold = max(0.0, (2 * self.way - contended) / room) if room > 0 else 0.0
         self.ahead, self.pace, self.factor = MOST_AHEAD, 0.0, 1.0
 
     def write(self):
-        """Its file, with what hits and instructions take `factor` times what is assumed of the loop."""
+        """Writes its file, with the costs of hits and instructions scaled by `factor`."""
         inner = self.factor * max(self.pace - self.loop, 0.02)
         text = re.sub(r"(\[costs.latency_matrix\]\nns = )\[.*?\n\]",
                       rf"\g<1>[[0.0, {self.way:.2f}], [{self.way:.2f}, 0.0]]", self.text, flags=re.S)
@@ -144,7 +144,7 @@ class Machine:
         return self.file
 
     def replayed(self, command, traces):
-        """What a turn of the loop takes."""
+        """Returns the time of one iteration of the loop."""
         times = [json.loads(run([command, "replay", trace, "--machine", self.write(), "--json", "-"]))["virtual_ns"]
                  for trace in traces]
         return (times[1] - times[0]) / RECORDED
@@ -178,8 +178,8 @@ class Machine:
         self.ahead = min((max(low - 1, 1), low), key=lambda ahead: abs(off(ahead)))
         if off(1) >= 0:
             return
-        # Even if it never went on, a CPU that has a line for as long as atomics do would take less than the program took:
-        # one whose stores wait for a line in its buffer gives it up sooner.
+        # If even a CPU without a store buffer would take less time when it keeps the line as long as with atomics, the line
+        # must be kept for a shorter time: a CPU whose stores wait in its buffer gives the line up sooner.
         self.ahead, least, most = 1, 0.0, self.hold
         for _ in range(10):
             self.hold = (least + most) / 2
@@ -187,7 +187,7 @@ class Machine:
 
 
 def recordings(command, folder, program, name, more=()):
-    """Of as many rounds, and of twice as many: the difference is without what goes before."""
+    """Records this many rounds and twice as many: the difference excludes the start."""
     traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 2)]
     for times, trace in zip((1, 2), traces):
         run([command, "record", "--engine", "qemu", "-o", trace, "--", program, "1", str(times * RECORDED), *more])
@@ -195,12 +195,12 @@ def recordings(command, folder, program, name, more=()):
 
 
 def predicted(command, folder, program, file):
-    """Time as it is and with the best proposal."""
+    """Returns the time with the current layout and with the best proposal."""
     found = []
     for trace in recordings(command, folder, program, "it"):
         types = json.loads(run([command, "layout", "--replay", trace, "--machine", file, "--json"]))
         if not types:
-            raise SystemExit(f"{program}: nothing was proposed")
+            raise SystemExit(f"{program}: no layout was proposed")
         # Layouts that gain less than a hundredth are not proposed.
         best = types[0]["proposals"][0]["after_ns"] if types[0]["proposals"] else types[0]["before_ns"]
         found.append((types[0]["name"], types[0]["before_ns"], best))
@@ -238,7 +238,7 @@ def main():
         far = []
         for case in CASES:
             alone, before, mended, other = (median[case, what] for what in ("before alone", "before", "mended", "mended alone"))
-            # A mended program is another build, which a thread alone may run at another pace: that is not the layout's doing.
+            # The fixed program is another build, which a single thread may run at another pace: that is not an effect of the layout.
             mended *= alone / other
             here.hold = hold_of_stores if case in PLAIN else hold_of_atomics
             here.fit_pace(command, programs[case, "before"], ("alone",), alone)

@@ -54,7 +54,7 @@ class Lab:
         return os.path.join(self.folder, *names)
 
     def sources(self):
-        """Debian's sources, from an archive's list of our own: the system's settings stay as they are."""
+        """Debian's sources, from a separate archive list: the system's settings are not changed."""
         if os.path.isdir(self.at("sources")):
             return
         for name in ("apt/lists/partial", "apt/cache/archives/partial", "downloads"):
@@ -109,7 +109,7 @@ class Lab:
 
 
 def compiled(lab, name, sources, options, libraries):
-    """Both programs, by the compiler alone."""
+    """Builds both programs with only the compiler."""
     for kind, flags in (("plain", ["-g"]), ("tsan", lab.flags["c"])):
         program = lab.at("programs", f"{name}.{kind}")
         if not os.path.exists(program):
@@ -117,7 +117,7 @@ def compiled(lab, name, sources, options, libraries):
 
 
 def made(lab, name, pattern, configure, make, result):
-    """Both programs, by a configure script and make."""
+    """Builds both programs with a configure script and make."""
     for kind, flags in (("plain", ["-g"]), ("tsan", lab.flags["c"])):
         program = lab.at("programs", f"{name}.{kind}")
         if os.path.exists(program):
@@ -201,14 +201,14 @@ def x264(lab):
 
 
 def sort(lab):
-    # Headers that are made come first, one after the other: what needs them does not say so.
+    # Generated headers come first, one after the other: their users do not declare the dependency.
     made(lab, "sort", "coreutils-*", ["--disable-nls"],
          lambda flags: ["-j1", "--eval=built: ; $(MAKE) $(BUILT_SOURCES)", "built", "src/sort"], "src/sort")
     return ["--parallel=4", "-S", "64M", lab.at("numbers")]
 
 
 def go(lab):
-    """Go's own programs are as they are: the first engine alone."""
+    """Go programs cannot be instrumented: only the first engine is used."""
     program = lab.at("programs/go.plain")
     if not os.path.exists(program):
         root = run(["go", "env", "GOROOT"], capture_output=True).stdout.strip()
@@ -243,7 +243,7 @@ def tokei(lab):
 
 PROGRAMS = {of.__name__: of for of in (pigz, zstd, xz, redis, sqlite, x264, sort, go, b3sum, tokei)}
 LOADS = {"redis": redis_load}
-# Its tests take ten seconds each, whatever is in the way.
+# Its tests take ten seconds each, at any speed.
 OPTIONS = {"sqlite": ["--from", "1000", "--to", "2500"]}
 
 
@@ -264,12 +264,12 @@ def recording(lab, name, engine, arguments, turn):
 
 
 def shares(lab, program, file):
-    """By object its part of the time that all cost, and how many accesses there are."""
+    """Returns each object's share of the total cost, and the number of accesses."""
     text = run([lab.command, "replay", file, "--machine", MACHINE, "--json", "-"], capture_output=True).stdout
     report = json.loads(text)
     costs = {}
     for its in report["objects"]:
-        # What the loader writes in a program has no name either.
+        # The loader's writes to a program have no name either.
         is_named = its["kind"] in ("global", "heap") and not its["object"].startswith("data of ")
         if is_named and its["file"] in ("", program):
             costs[its["object"]] = costs.get(its["object"], 0) + its["cost_ns"]
@@ -282,14 +282,14 @@ def first(found):
 
 
 def agree(one, other):
-    """How many of the first five are the first five of both, of how many, and whether these stand in one order."""
+    """Returns how many of the first five are common to both, of how many, and whether these are in the same order."""
     a, b = first(one), first(other)
     both = [name for name in a if name in b]
     return len(both), max(len(a), len(b)), both == [name for name in b if name in a]
 
 
 class Engine:
-    """What some recordings of a program by one engine say."""
+    """The results of several recordings of a program by one engine."""
 
     def __init__(self, recordings):
         self.recordings = recordings
@@ -301,7 +301,7 @@ class Engine:
         return min(found), max(found)
 
     def above(self, one, other):
-        """Whether one costs more than the other in all recordings: 1, -1, or 0 where they are not apart."""
+        """Whether one costs more than the other in all recordings: 1, -1, or 0 if their ranges overlap."""
         a, b = self.range(one), self.range(other)
         return 1 if a[0] > b[1] else -1 if b[0] > a[1] else 0
 
@@ -317,7 +317,7 @@ class Engine:
 
 
 def apart(one, other):
-    """Pairs of either's first five that are apart in both engines, and how many of them stand in one order."""
+    """Returns how many pairs of either's first five are apart in both engines, and how many of them are in the same order."""
     names = sorted(set(first(one.median)) | set(first(other.median)))
     both = [(one.above(*pair), other.above(*pair)) for pair in itertools.combinations(names, 2)]
     both = [pair for pair in both if all(pair)]

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Holds the simulator against published tables: lab/predictions/*.toml.
+"""Compares the simulator with published tables: lab/predictions/*.toml.
 
     lab/validate.py [--command target/release/coreshard] [--contention target/release/examples/contention]
                     [--only NAME] [--used WAY] [--svg FILE] [--score FILE [--renew]]
 
-Each file is a table: where it was published, on which machine, what of it served the model ("fitted": numbers of the machine's
-file were chosen by it; "in view": it was known while the model was made; "unseen": neither), and its rows. Predicted figures
-stand beside published ones. A table's rank order is right where no two rows stand the other way round of which one was published
-more than 10 % above the other; where no two are so far apart there is none. A ratio is each row's over the table's `over` row (or
-over the published figure itself, for tables in nanoseconds). The last lines are the score, for each way in which tables were used.
+Each file is a table: its source, the machine, its use for the model ("fitted": numbers in the machine's file were chosen by it;
+"in view": it was known while the model was made; "unseen": neither), and its rows. Predicted figures are printed beside the
+published ones. A table's rank order is right if the prediction reverses no two rows whose published figures differ by more than
+10 %; without such rows, a table has no rank order. A ratio is a row's figure over that of the table's `over` row (or over the
+published figure itself, for tables in nanoseconds). The last lines are the scores, one for each use of tables.
 
-A score file has a line for each table: its name, how it was used, whether its rank order is right, how many ratios are within
-25 %, and of how many. With --score, ends with status 1 where a table scores less than its line says, has no line, or is no more
-there; --renew writes the file.
+A score file has a line for each table: its name, its use, whether its rank order is right, how many ratios are within 25 %, and of
+how many. With --score, exits with status 1 if a table scores less than its line, has no line, or no longer exists; --renew writes
+the file.
 """
 import argparse
 import json
@@ -29,9 +29,9 @@ from pathlib import Path
 
 CLOSE = 0.25
 TOGETHER = 0.10
-# Who comes first is a matter of chance, and may decide between two ways that keep themselves up.
+# The first thread to arrive is random, and may decide between two self-sustaining patterns.
 SEEDS = 5
-# A prediction that takes more of a CPU is none: all its ratios are wrong. What else the machine does is no matter.
+# A prediction that takes more CPU time fails: all its ratios are wrong. CPU time does not depend on other work of the machine.
 LIMIT_CPU_S = 600
 WAYS = ("fitted", "in view", "unseen")
 
@@ -88,7 +88,7 @@ def predictions(table, arguments):
 
 
 def ranks_are_right(published, predicted):
-    """None where there is no order."""
+    """None if the published figures have no order."""
     pairs = [(i, j) for i in range(len(published)) for j in range(i)]
     apart = [(i, j) for i, j in pairs if max(published[i], published[j]) > (1 + TOGETHER) * min(published[i], published[j])]
     if not apart:
@@ -97,7 +97,7 @@ def ranks_are_right(published, predicted):
 
 
 def ratios(table, published, predicted):
-    """How far each ratio is off, as a part; the row that others are held against has none."""
+    """Returns the relative error of each ratio. The row that others are compared with has none."""
     over = table.get("over")
     if over is None:
         return [guess / truth - 1 for guess, truth in zip(predicted, published)]
@@ -136,36 +136,36 @@ def write_score(path, scores):
 
 
 def worse(scores, held, are_all):
-    """Tables that were better once, or of which nothing can be said."""
+    """Reports tables that were better before, or that cannot be compared."""
     if are_all:
-        yield from (f"{name}: it is there no more" for name in held if name not in scores)
+        yield from (f"{name}: the table no longer exists" for name in held if name not in scores)
     for name, (used, right, close, count) in scores.items():
         if name not in held:
             yield f"{name}: it has no line"
             continue
         used_once, right_once, close_once, count_once = held[name]
         if (used, right is None, count) != (used_once, right_once is None, count_once):
-            yield f"{name}: it is another table than that of the line"
+            yield f"{name}: the table differs from that of its line"
         elif (right_once and not right) or close < close_once:
             yield f"{name}: rank order {word(right)}, {close} of {count} ratios"
 
 
 def read_table(path):
-    """A table that can be held against predictions; a sentence where it cannot."""
+    """Reads a table. Exits with a message if it is invalid."""
     table = tomllib.loads(path.read_text())
     wrong = f"lab/validate.py: {path.name}: "
     if table.get("used") not in WAYS:
-        sys.exit(f"{wrong}used is {table.get('used')!r}; it is one of {', '.join(WAYS)}")
+        sys.exit(f"{wrong}used is {table.get('used')!r}: expected one of {', '.join(WAYS)}")
     for row in table["row"]:
         if not (math.isfinite(row["published"]) and row["published"] > 0):
-            sys.exit(f"{wrong}{row['at']}: published is {row['published']}; it is a figure above 0")
+            sys.exit(f"{wrong}{row['at']}: published is {row['published']}: expected a figure above 0")
     if table.get("over", table["row"][0]["at"]) not in [row["at"] for row in table["row"]]:
-        sys.exit(f"{wrong}over is {table['over']!r}, and there is no such row")
+        sys.exit(f"{wrong}over is {table['over']!r}: expected the name of a row")
     return table
 
 
 def shown(table, figures):
-    """Figures of a table whose published ones are ratios are ratios, too."""
+    """Turns the figures of a table into ratios if the published figures are ratios."""
     over = table.get("over")
     if over is None:
         return figures
@@ -190,7 +190,7 @@ def main():
     tables = {path.stem: read_table(path) for path in paths if arguments.only in path.stem}
     tables = {name: table for name, table in tables.items() if arguments.used in (None, table["used"])}
     if not tables:
-        sys.exit("lab/validate.py: no table has such a name and was used so")
+        sys.exit("lab/validate.py: no table has this name and use")
     are_all = len(tables) == len(paths)
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -84,7 +84,7 @@ limited() {
   nice -n 3 timeout --kill-after=30 "$seconds" "$@" </dev/null >"$work/logs/$name" 2>&1 || status=$?
   case $status in
     0) ;;
-    124 | 137) echo "$name: not over after $seconds s" ;;
+    124 | 137) echo "$name: not finished after $seconds s" ;;
     *) echo "$name: exit status $status" ;;
   esac
   if [ $status != 0 ]; then

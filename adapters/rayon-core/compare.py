@@ -77,7 +77,7 @@ def run_demo(binary, name, laps, scale):
     try:
         done = subprocess.run([binary, name, str(laps), scale], capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        raise Failed(f"{binary}: not over after {LIMIT} s")
+        raise Failed(f"{binary}: not finished after {LIMIT} s")
     if done.returncode != 0:
         raise Failed(f"{binary}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
     pairs = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
@@ -159,7 +159,7 @@ def run_program(arguments, case, side, threads=False):
                 timeout=LIMIT,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"{side}: not over after {LIMIT} s")
+            raise Failed(f"{side}: not finished after {LIMIT} s")
         expected = case.get("status", 0)
         if done.returncode != expected:
             text = done.stderr.decode(errors="replace").strip()[-300:]

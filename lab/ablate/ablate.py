@@ -37,7 +37,7 @@ SHOWN = 0.05
 
 
 def build(tree):
-    """The patched program, and the names of its switches."""
+    """Builds the patched program. Returns its path and the names of its switches."""
     subprocess.run(["git", "-C", ROOT, "worktree", "add", "--detach", "--quiet", tree], check=True)
     subprocess.run(["git", "-C", tree, "apply", HERE / "switches.patch"], check=True)
     target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))

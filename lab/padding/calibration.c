@@ -1,6 +1,6 @@
-/* What the host's line between two CPUs costs, by what is none of the cases: WHAT 0, both add to one word; 1, they hand a word
- * to and fro, `times` ways in all; 2, each adds to its own; 3, each adds to its own without atomics;
- * 4, both add to one word without atomics. */
+/* The cost of a cache line between two CPUs of the host, measured without the cases. WHAT selects the program: 0, both threads add
+ * to one word; 1, they hand a word to and fro, `times` transfers in all; 2, each adds to its own; 3, each adds to its own without
+ * atomics; 4, both add to one word without atomics. */
 #include <stdatomic.h>
 
 static struct {

@@ -1,5 +1,5 @@
-/* Two threads, each on a CPU of its own, that call `bump` at the same time, again and again. A line for each round in which
- * neither was interrupted: nanoseconds for one of `times`, of the slower one. With ALONE, the second thread does nothing.
+/* Two threads, each on its own CPU, that repeatedly call `bump` at the same time. Prints a line for each round without an
+ * interruption: nanoseconds for one of `times` iterations, of the slower thread. With ALONE, the second thread does nothing.
  * Started with one round, it is a program to record.
  *
  * Usage: PROGRAM ROUNDS TIMES [ALONE] */

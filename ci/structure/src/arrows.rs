@@ -1,11 +1,11 @@
-//! Which files of a crate lean on which others, by whatever way.
+//! The dependencies between a crate's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::krate::{Crate, ModulePath};
 use crate::uses::{self, Uses};
 
-/// For each file, those that it leans on, and for which names.
+/// For each file, the files that it depends on, each with the names that it uses.
 pub(crate) type Arrows<'read> =
     BTreeMap<&'read ModulePath, BTreeMap<&'read ModulePath, BTreeSet<String>>>;
 

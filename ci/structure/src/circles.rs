@@ -1,11 +1,11 @@
-//! Circles of files: those that lean on one another.
+//! Circles of files that depend on one another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arrows::Arrows;
 use crate::krate::{Crate, ModulePath};
 
-/// What each of some things leans on.
+/// The dependencies of each module.
 pub(crate) type Graph<'read> = BTreeMap<&'read [String], BTreeSet<&'read [String]>>;
 
 /// Each circle of files, in words.
@@ -26,7 +26,7 @@ pub(crate) fn circles_of<'read>(graph: &Graph<'read>) -> BTreeSet<BTreeSet<&'rea
     graph.keys().map(circle).filter(|circle| !circle.is_empty()).collect()
 }
 
-/// All that one leans on, directly or not.
+/// All dependencies of a module, direct and indirect.
 fn reach<'read>(graph: &Graph<'read>, from: &[String]) -> BTreeSet<&'read [String]> {
     let mut found = BTreeSet::new();
     let mut open: Vec<_> = graph[from].iter().copied().collect();
@@ -46,11 +46,11 @@ fn in_words(read: &Crate, arrows: &Arrows<'_>, circle: &BTreeSet<&[String]>) -> 
             text += &arrow_in_words(read, from, to, names);
         }
     }
-    text + "\n  to mend it: move what both need into a file below them, or pass it in as a value, a table of \
+    text + "\n  to fix it: move what both need into a file below them, or pass it in as a value, a table of \
             functions or a trait"
 }
 
-/// Which file uses which names of which other one: a line.
+/// One dependency as a line: the using file, the names, the used file.
 pub(crate) fn arrow_in_words(
     read: &Crate,
     from: &ModulePath,

@@ -4,7 +4,7 @@ use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta, Type, Visibility}
 
 use crate::krate::{Crate, ModulePath};
 
-/// The crates that a user writes against, and the types whose methods each need an example; what is free needs one, too.
+/// The crates that users write against, and the types whose methods each need an example. Free functions also need one.
 const SHOWN: [(&str, &[&str]); 2] = [
     (
         "coreshard-workqueue",
@@ -29,7 +29,7 @@ const SHOWN: [(&str, &[&str]); 2] = [
     ("coreshard", &[]),
 ];
 
-/// Modules that are not for users, and those whose functions repeat others, which have the examples.
+/// Modules that are not for users, or whose functions repeat others that have the examples.
 const OWN: [&str; 2] = ["canary", "simulated"];
 
 /// How many functions and methods have an example, and each that has none, in words.
@@ -50,7 +50,7 @@ pub(crate) fn find_missing(read: &Crate) -> (usize, Vec<String>) {
             }
             let what = owner.map_or_else(|| name.to_owned(), |owner| format!("{owner}::{name}"));
             missing.push(format!(
-                "{} has no example for {what}\n    {}\n  to mend it: end its documentation with a program that runs, \
+                "{} has no example for {what}\n    {}\n  to fix it: end its documentation with a program that runs, \
                  as a user would write it",
                 read.name,
                 module.file.display(),
@@ -99,7 +99,7 @@ fn name_of(of: &Type) -> Option<String> {
     path.path.segments.last().map(|segment| segment.ident.to_string())
 }
 
-/// True if the documentation has a block of code that is Rust's, and is run.
+/// True if the documentation has a block of Rust code that is run.
 fn has_example(attributes: &[Attribute]) -> bool {
     let lines = attributes.iter().filter_map(doc_line);
     let mut is_open = false;

@@ -1,4 +1,4 @@
-//! What the modules beside one another, folders or files, lean on: all that lies in a folder counts as the folder's.
+//! Dependencies between sibling modules, folders or files: a folder has the dependencies of all files in it.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,10 @@ use crate::arrows::Arrows;
 use crate::circles::{Graph, arrow_in_words, circles_of};
 use crate::krate::{Crate, ModulePath};
 
-/// How many of its neighbours a module may import: more than that nobody holds in the head.
+/// How many of its neighbours a module may import, so that a reader can remember them.
 const MAX_NEIGHBOURS: usize = 7;
 
-/// Each circle of modules that lie in the same folder, in words. One of files alone is a circle of files, and told
-/// there.
+/// Describes each circle of modules in the same folder. A circle of plain files is reported as a circle of files.
 pub(crate) fn find_circles(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
     let mut breaches = Vec::new();
     let parents: BTreeSet<_> = read.modules.keys().filter_map(|path| path.split_last()).collect();
@@ -24,7 +23,7 @@ pub(crate) fn find_circles(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
     breaches
 }
 
-/// Each module directly below the root that imports too many of the others there, in words.
+/// Describes each module directly below the root that imports too many of the others there.
 pub(crate) fn find_crowded(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
     let graph = neighbours(read, arrows, &[]);
     let crowded = graph.iter().filter(|(_, imported)| imported.len() > MAX_NEIGHBOURS);
@@ -32,7 +31,7 @@ pub(crate) fn find_crowded(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
         .map(|(module, imported)| {
             let names: Vec<_> = imported.iter().map(|path| path.join("::")).collect();
             format!(
-                "{} of {} imports {} of its neighbours, and {MAX_NEIGHBOURS} is the most\n    {}\n  to mend it: put \
+                "{} of {} imports {} of its neighbours, and {MAX_NEIGHBOURS} is the most\n    {}\n  to fix it: put \
                  neighbours that belong together into one folder, move a part of {0} out that needs only some of \
                  them, or have what it needs passed in",
                 module.join("::"),
@@ -44,7 +43,7 @@ pub(crate) fn find_crowded(read: &Crate, arrows: &Arrows<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The modules of a folder, and which of one another each of them leans on.
+/// The modules of a folder, each with the siblings that it depends on.
 fn neighbours<'read>(
     read: &'read Crate,
     arrows: &Arrows<'read>,
@@ -80,6 +79,6 @@ fn circle_in_words(read: &Crate, arrows: &Arrows<'_>, circle: &BTreeSet<&[String
             }
         }
     }
-    text + "\n  to mend it: move what both need into a module below them, put a part of one where it is needed, or \
+    text + "\n  to fix it: move what both need into a module below them, put a part of one where it is needed, or \
             pass it in as a value, a table of functions or a trait"
 }

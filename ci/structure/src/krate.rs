@@ -1,4 +1,4 @@
-//! A crate's files, by the modules that they are.
+//! A crate's files, by module.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ impl Crate {
         let text = fs::read_to_string(&full).map_err(|error| format!("{full:?}: {error}"))?;
         let parsed = syn::parse_file(&text).map_err(|error| format!("{full:?}: {error}"))?;
         let items: Vec<_> = parsed.items.into_iter().filter(|item| !is_test(item)).collect();
-        // Files of further modules lie beside `mod.rs` and the roots, else in a folder of this one's name.
+        // Files of child modules are beside `mod.rs` and the roots, and otherwise in a folder with this module's name.
         let stem = file.file_stem().unwrap_or_default();
         let beside = file.parent().unwrap_or(Path::new(""));
         let is_root = ["mod", "lib", "main"].iter().any(|name| stem == *name);
@@ -58,13 +58,13 @@ impl Crate {
             child_path.push(name);
             self.read_module(folder, &child, child_path)?;
         }
-        // A library's root stands for the crate where there is a program beside it.
+        // If a crate has a library and a program, the library's root stands for it.
         self.modules.entry(path).or_insert(Module { file: file.to_owned(), items });
         Ok(())
     }
 }
 
-/// True if the item is compiled for tests alone.
+/// True if the item is compiled only for tests.
 fn is_test(item: &Item) -> bool {
     let attributes = match item {
         Item::Mod(item) => &item.attrs,

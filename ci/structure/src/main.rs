@@ -1,17 +1,17 @@
-//! Checks the structure of each crate: `structure [FOLDER]`, where FOLDER is the root of a checkout. Of adapters and bindings, that
-//! there is no circle, and one owner of each type.
+//! Checks the structure of each crate: `structure [FOLDER]`. FOLDER is the root of a checkout. For adapters and bindings,
+//! checks only circles and owners.
 //!
-//! - *No circle of files.* A file that uses another one's names leans on it, and what leans on each other
+//! - *No circle of files.* A file that uses another one's names depends on it, and files that depend on each other
 //!   can be understood, tested and changed only together.
-//! - *No circle of folders.* The same for modules beside one another, where all that lies in a folder is the folder's.
+//! - *No circle of folders.* The same for sibling modules. A folder has the dependencies of all files in it.
 //! - *Few neighbours.* A module directly below a crate's root imports at most seven of the others there.
 //! - *One owner.* A type's own methods lie in at most two files of a folder, files of one folder do not call one another's methods in a
 //!   circle of more than three, and a folder has at most thirty files.
-//! - *A type's name is unique within its crate*, so that whoever reads it knows which one is meant.
-//! - *An example for every method* of the types that a user writes against, and for every free function: in its
-//!   documentation stands a program that is run.
+//! - *A type's name is unique within its crate*, so that a reader knows which type is meant.
+//! - *An example for every method* of the types that users write against, and for every free function: a program in
+//!   the documentation, which is run.
 //!
-//! Tests are left out: what stands behind `#[cfg(test)]`, and files of modules that do.
+//! Tests are left out: items with `#[cfg(test)]`, and the files of such modules.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 mod arrows;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many crates there are, how many functions with an example, and what is broken.
+/// Returns the number of crates, the number of functions with an example, and the broken rules.
 fn check(root: &Path) -> Result<(usize, usize, Vec<String>), String> {
     let (mut crates, mut shown, mut breaches) = (0, 0, Vec::new());
     for group in ["crates", "adapters", "bindings"] {
@@ -80,7 +80,7 @@ fn check(root: &Path) -> Result<(usize, usize, Vec<String>), String> {
     }
 }
 
-/// The folders here that are packages; none if there is no such folder.
+/// The packages in a folder; none if the folder does not exist.
 fn packages(folder: &Path) -> Result<Vec<PathBuf>, String> {
     if !folder.exists() {
         return Ok(Vec::new());

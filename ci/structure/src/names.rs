@@ -16,12 +16,12 @@ pub(crate) fn find_doubles(read: &Crate) -> Vec<String> {
         };
         module.items.iter().for_each(|item| each_type(item, &mut place));
     }
-    // Arguments of a command: one struct for each of its modules, by the parser's custom.
+    // Arguments of a command: by the parser's convention, one struct in each of its modules.
     let doubles = places.into_iter().filter(|(name, files)| files.len() > 1 && name != "Args");
     doubles
         .map(|(name, files)| {
             format!(
-                "{} has {} types of the name {name}\n    {}\n  to mend it: give each the name of what it is, as \
+                "{} has {} types of the name {name}\n    {}\n  to fix it: give each the name of what it is, as \
                  docs/GLOSSARY.md does",
                 read.name,
                 files.len(),
@@ -31,8 +31,7 @@ pub(crate) fn find_doubles(read: &Crate) -> Vec<String> {
         .collect()
 }
 
-/// The structs, enums, unions and traits of an item, inline modules included. An alias is another name for
-/// something that has one.
+/// Visits the structs, enums, unions and traits of an item, including inline modules. Aliases do not count.
 fn each_type(item: &Item, tell: &mut impl FnMut(&Ident)) {
     match item {
         Item::Struct(item) => tell(&item.ident),

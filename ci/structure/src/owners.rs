@@ -1,4 +1,4 @@
-//! Who owns a type: the files that hold its methods, and files that call one another's methods.
+//! Owners of types: the files that have a type's methods, and files that call one another's methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,16 +9,16 @@ use syn::{ExprMethodCall, ExprPath, ImplItem, Item, ItemFn, ItemImpl, Type};
 use crate::circles::{Graph, circles_of};
 use crate::krate::{Crate, Module};
 
-/// Files of a folder that may hold a type's own methods. (A folder above may add some: what it brings to the type.)
+/// Files of a folder that may have a type's inherent methods. (A folder above may add others.)
 const MOST_FILES_OF_A_TYPE: usize = 2;
 
-/// Files that may call one another's methods in a circle: a name says which file is meant, but not which type.
+/// Files that may call one another's methods in a circle: a method's name identifies the file, but not the type.
 const MOST_FILES_OF_A_CIRCLE: usize = 3;
 
 /// Files that a folder may have.
 const MOST_FILES_OF_A_FOLDER: usize = 30;
 
-/// Methods of the standard library's types: a call of one of these says nothing about a file that has one as well.
+/// Methods of standard library types: a call of one of these does not count as a call of a file's method of that name.
 const STANDARD: [&str; 25] = [
     "add",
     "all",
@@ -47,7 +47,7 @@ const STANDARD: [&str; 25] = [
     "wait",
 ];
 
-/// What is broken, in words.
+/// Describes the broken rules.
 pub(crate) fn find(read: &Crate) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut owners: BTreeMap<(&Path, String), BTreeSet<String>> = BTreeMap::new();
@@ -63,7 +63,7 @@ pub(crate) fn find(read: &Crate) -> Vec<String> {
     for ((_, owned), files) in owners.iter().filter(|(_, files)| files.len() > MOST_FILES_OF_A_TYPE)
     {
         breaches.push(format!(
-            "{owned} of {} has methods in {} files\n    {}\n  to mend it: give a part of its state, with the methods that need \
+            "{owned} of {} has methods in {} files\n    {}\n  to fix it: give a part of its state, with the methods that need \
              only that, to a type of its own",
             read.name,
             files.len(),
@@ -71,12 +71,12 @@ pub(crate) fn find(read: &Crate) -> Vec<String> {
         ));
     }
     for (folder, modules) in &folders {
-        // What a folder's own file has is what its parts have in common.
+        // A folder's root file is shared by its parts.
         let parts: Vec<_> = modules.iter().copied().filter(|module| !is_root(module)).collect();
         breaches.extend(find_circles(read, &parts));
         if modules.len() > MOST_FILES_OF_A_FOLDER {
             breaches.push(format!(
-                "{} of {} has {} files: at most {MOST_FILES_OF_A_FOLDER}\n  to mend it: move those of one part into a folder",
+                "{} of {} has {} files: at most {MOST_FILES_OF_A_FOLDER}\n  to fix it: move the files of one part into a folder",
                 folder.display(),
                 read.name,
                 modules.len(),
@@ -91,7 +91,7 @@ fn is_root(module: &Module) -> bool {
     ["mod", "lib", "main"].iter().any(|name| stem == *name)
 }
 
-/// The types that have methods of their own here.
+/// The types that have inherent methods here.
 fn types_of(items: &[Item]) -> Vec<String> {
     let owned = |item: &Item| match item {
         Item::Impl(item) if item.trait_.is_none() => match &*item.self_ty {
@@ -103,8 +103,8 @@ fn types_of(items: &[Item]) -> Vec<String> {
     items.iter().filter_map(owned).collect()
 }
 
-/// Circles of files of one folder that call one another's methods. A call is one of a file's if no other file of the folder
-/// has a function of that name.
+/// Circles of files of one folder that call one another's methods. A call counts for a file if no other file of the folder has a
+/// function of that name.
 fn find_circles(read: &Crate, modules: &[&Module]) -> Vec<String> {
     let names: Vec<Names> = modules.iter().map(|module| Names::of(&module.items)).collect();
     let keys: Vec<[String; 1]> =
@@ -142,7 +142,7 @@ fn find_circles(read: &Crate, modules: &[&Module]) -> Vec<String> {
                     }
                 }
             }
-            text + "\n  to mend it: have a part return what happened, instead of calling back"
+            text + "\n  to fix it: have a part return what happened, instead of calling back"
         })
         .collect()
 }
@@ -184,7 +184,7 @@ impl Visit<'_> for Names {
     }
 
     fn visit_expr_path(&mut self, path: &ExprPath) {
-        // `Type::method`, called or given away.
+        // `Type::method`, called or passed as a value.
         if path.path.segments.len() > 1
             && let Some(last) = path.path.segments.last()
         {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::check;
 
-/// What is broken in a checkout of one crate with these files.
+/// The broken rules in a checkout of one crate with these files.
 fn broken(files: &[(&str, &str)]) -> Vec<String> {
     broken_in("one", files)
 }
 
-/// The same, of a crate of this name.
+/// The same, for a crate with this name.
 fn broken_in(name: &str, files: &[(&str, &str)]) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("crates").join(name);
@@ -51,7 +51,7 @@ fn two_files_that_use_each_other_are_a_circle() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("2 files of one form a circle"), "{found:?}");
         assert!(found[0].contains("src/a.rs uses B of src/b.rs"), "{found:?}");
-        assert!(found[0].contains("to mend it"), "{found:?}");
+        assert!(found[0].contains("to fix it"), "{found:?}");
     }
 }
 
@@ -104,7 +104,7 @@ fn two_folders_that_use_each_other_are_a_circle_though_no_files_are() {
     assert!(found[0].contains("modules of one form a circle: left, right"), "{found:?}");
     assert!(found[0].contains("src/left/b.rs uses C of src/right.rs"), "{found:?}");
     assert!(found[0].contains("src/right.rs uses A of src/left/a.rs"), "{found:?}");
-    assert!(found[0].contains("to mend it"), "{found:?}");
+    assert!(found[0].contains("to fix it"), "{found:?}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_circle_of_folders_within_a_folder_is_found() {
     assert!(found[0].contains("form a circle: m::left, m::right"), "{found:?}");
 }
 
-/// A crate with a folder that imports so many of its neighbours.
+/// A crate with a folder that imports this many of its neighbours.
 fn room_of(neighbours: usize) -> Vec<String> {
     let names: Vec<_> = (0..neighbours).map(|number| format!("n{number}")).collect();
     let list = |each: &dyn Fn(&String) -> String| names.iter().map(each).collect::<String>();
@@ -134,7 +134,7 @@ fn room_of(neighbours: usize) -> Vec<String> {
     let mut files = vec![
         ("src/lib.rs", root.as_str()),
         ("src/user/mod.rs", user.as_str()),
-        // The same neighbour again counts once, and the folder's own files are no neighbours.
+        // A neighbour that is imported twice counts once, and files within the folder do not count.
         ("src/user/part.rs", "struct Part(crate::n0::T);"),
     ];
     files.extend(paths.iter().map(|path| (path.as_str(), "type T = u8;")));
@@ -152,7 +152,7 @@ fn a_module_that_imports_eight_neighbours_is_found() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("user of one imports 8 of its neighbours"), "{found:?}");
     assert!(found[0].contains("n0, n1, n2, n3, n4, n5, n6, n7"), "{found:?}");
-    assert!(found[0].contains("to mend it"), "{found:?}");
+    assert!(found[0].contains("to fix it"), "{found:?}");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_folder_without_crates_is_an_error() {
     assert!(check(Path::new("/nowhere")).unwrap_err().contains("/nowhere"));
 }
 
-/// A method of a type that a user writes against, and a free function, with these lines of documentation.
+/// A method of a type that users write against, and a free function, with these lines of documentation.
 fn undocumented(doc: &str) -> Vec<String> {
     let text = format!(
         "pub struct Work; impl Work {{\n{doc}\npub fn flush(&self) {{}} }}\n{doc}\npub fn join() {{}}"
@@ -209,7 +209,7 @@ fn what_a_user_calls_has_an_example() {
             "{found:?}"
         );
         assert!(found.iter().any(|breach| breach.contains("no example for join")), "{found:?}");
-        assert!(found[0].contains("src/lib.rs") && found[0].contains("to mend it"), "{found:?}");
+        assert!(found[0].contains("src/lib.rs") && found[0].contains("to fix it"), "{found:?}");
     }
 }
 
@@ -239,7 +239,7 @@ fn a_type_whose_methods_lie_in_three_files_is_found() {
     assert!(found[0].contains("src/three.rs"), "{found:?}");
 }
 
-/// Imports do not show it: the methods are of one type, which all of these files know.
+/// Imports do not show it: the methods belong to one type, which all of these files import.
 #[test]
 fn files_that_call_one_another_in_a_circle_are_found() {
     let file = |own: &str, other: &str| {

@@ -12,9 +12,9 @@ use crate::krate::{Crate, Module, ModulePath};
 /// A path as it is written, by its segments.
 pub(crate) type Written = Vec<String>;
 
-/// What a module takes in by `use`, and what it names by paths.
+/// The names that a module imports by `use`, and the paths that it uses.
 pub(crate) struct Uses {
-    /// The name here, and what it stands for from the crate's root.
+    /// The name in this module, and the path from the crate's root that it stands for.
     pub(crate) imports: BTreeMap<String, Vec<String>>,
     /// All paths within the crate that count as an arrow, from the root.
     pub(crate) arrows: BTreeSet<Vec<String>>,
@@ -24,7 +24,7 @@ pub(crate) fn of(read: &Crate, path: &ModulePath, module: &Module) -> Uses {
     let mut found = Visitor::default();
     module.items.iter().for_each(|item| found.visit_item(item));
     let mut words = BTreeSet::new();
-    // Asked only of what is handed on; turning items into words takes a fifth of the whole run.
+    // Only needed for re-exports; turning items into words takes a fifth of the whole run.
     if found.imports.iter().any(|(_, _, is_re_export)| *is_re_export) {
         let bodies = module.items.iter().filter(|item| !matches!(item, Item::Use(_)));
         bodies.for_each(|item| collect_words(item.to_token_stream(), &mut words));
@@ -32,7 +32,7 @@ pub(crate) fn of(read: &Crate, path: &ModulePath, module: &Module) -> Uses {
     let mut uses = Uses { imports: BTreeMap::new(), arrows: BTreeSet::new() };
     for (name, written, is_re_export) in found.imports {
         let Some(absolute) = from_root(read, path, &written) else { continue };
-        // What a module hands on without using it is no arrow of its own.
+        // A re-export that the module does not use does not count as an arrow.
         if !is_re_export || words.contains(&name) && !is_own_child(read, path, &name) {
             uses.arrows.insert(absolute.clone());
         }
@@ -41,7 +41,7 @@ pub(crate) fn of(read: &Crate, path: &ModulePath, module: &Module) -> Uses {
     for written in found.paths {
         let first = &written[0];
         if let Some(import) = uses.imports.get(first) {
-            // A module that was imported, and something of it.
+            // An imported module, and a name in it.
             let through = import.iter().chain(&written[1..]).cloned().collect();
             if read.modules.contains_key(import) {
                 uses.arrows.insert(through);
@@ -59,7 +59,7 @@ fn is_own_child(read: &Crate, path: &ModulePath, name: &str) -> bool {
     read.modules.contains_key(&child)
 }
 
-/// The path from the crate's root; `None` for one that leads out of the crate.
+/// The path from the crate's root; `None` if it leads out of the crate.
 fn from_root(read: &Crate, here: &ModulePath, written: &[String]) -> Option<Vec<String>> {
     let mut base = here.clone();
     let mut rest = written;
@@ -84,7 +84,7 @@ fn from_root(read: &Crate, here: &ModulePath, written: &[String]) -> Option<Vec<
     Some(base)
 }
 
-/// The module whose file has what the path leads to, through whatever it is handed on by.
+/// The module whose file defines the item at the path, across re-exports.
 pub(crate) fn resolve<'read>(
     read: &'read Crate,
     imports: &BTreeMap<ModulePath, Uses>,
@@ -106,7 +106,7 @@ pub(crate) fn resolve<'read>(
 
 #[derive(Default)]
 struct Visitor {
-    /// The name here, the path as written, and whether it is handed on.
+    /// The name in this module, the path as written, and whether it is re-exported.
     imports: Vec<(String, Written, bool)>,
     paths: Vec<Written>,
 }
@@ -160,7 +160,7 @@ impl<'file> Visit<'file> for Visitor {
         syn::visit::visit_path(self, path);
     }
 
-    /// What a macro is given is not parsed: paths are looked for by their words.
+    /// The input of a macro is not parsed: paths are found by their tokens.
     fn visit_macro(&mut self, found: &'file syn::Macro) {
         self.visit_path(&found.path);
         collect_paths(found.tokens.clone(), &mut self.paths);

@@ -1,4 +1,4 @@
-//! Processes that a test forks, and how they end.
+//! Processes that a test forks, and their ends.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::NEVER;
 
-/// Ends a child in which all went well. Not an exit: a child has no threads, so what theirs held is
-/// lost to it, of which a leak checker would tell.
+/// Ends a child that has succeeded. Not an exit: the memory of the parent's other threads is lost in the child, and a leak
+/// checker would report it.
 const WELL: libc::c_int = libc::SIGKILL;
 
-/// Forks, and returns how the child ended that ran `child`.
+/// Forks, runs `child` in the child process, and waits for it.
 ///
 /// # Errors
-/// What `child` returned is printed; where it failed, panicked or hung, the error says so.
+/// Fails if `child` failed, panicked or hung. The error of `child` is printed.
 pub fn forked<E: AsRef<str>>(child: impl FnOnce() -> Result<(), E>) -> Result<(), String> {
     match fork() {
         Side::Child => match catch_unwind(AssertUnwindSafe(child)) {
@@ -24,11 +24,11 @@ pub fn forked<E: AsRef<str>>(child: impl FnOnce() -> Result<(), E>) -> Result<()
     }
 }
 
-/// Where [`fork`] returned.
+/// The process that [`fork`] has returned in.
 pub enum Side {
-    /// In the process that was made, which ends by [`end`].
+    /// The new process, which ends by [`end`].
     Child,
-    /// In the one that made it.
+    /// The process that forked it.
     Parent(Child),
 }
 
@@ -38,9 +38,9 @@ pub struct Child(libc::pid_t);
 /// Forks.
 ///
 /// # Panics
-/// Where no process can be had.
+/// Panics if no process can be created.
 pub fn fork() -> Side {
-    // SAFETY: what the child may touch is what such tests are about.
+    // SAFETY: the tests that fork check what the child may use.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork failed");
     if pid == 0 { Side::Child } else { Side::Parent(Child(pid)) }
@@ -59,10 +59,10 @@ pub fn end<E: AsRef<str>>(outcome: Result<(), E>) -> ! {
 }
 
 impl Child {
-    /// Waits until it has ended; one that hangs is killed.
+    /// Waits until it has ended. Kills it if it hangs.
     ///
     /// # Errors
-    /// Where it did not end by [`end`] with `Ok`.
+    /// Fails if it did not end by [`end`] with `Ok`.
     pub fn outcome(self) -> Result<(), String> {
         let started = Instant::now();
         loop {
@@ -82,8 +82,8 @@ impl Child {
         }
     }
 
-    /// What each of its threads waits in: its name, its system call with the arguments in hexadecimal digits, and where the
-    /// first of them, a futex's address, lies.
+    /// The wait of each of its threads: the thread's name, its system call with hexadecimal arguments, and the mapping that
+    /// contains the first argument, a futex's address.
     fn threads(&self) -> String {
         let of_process = format!("/proc/{}", self.0);
         let maps = fs::read_to_string(format!("{of_process}/maps")).unwrap_or_default();
@@ -121,7 +121,7 @@ mod tests {
         let word = 0_u32;
         let child = match fork() {
             Side::Child => {
-                // SAFETY: a wait for a word of its own, for ever.
+                // SAFETY: waits forever on a local word.
                 unsafe {
                     let forever = std::ptr::null::<libc::timespec>();
                     libc::syscall(libc::SYS_futex, &raw const word, libc::FUTEX_WAIT, 0, forever);

@@ -1,7 +1,7 @@
-//! What the kernel says that it has, for tests that would otherwise have to conclude it from a try that failed.
+//! Queries the kernel for features, for tests that would otherwise have to infer them from a failed attempt.
 
-/// Whether membarrier(2) is there, in the form that a grace period needs: a try alone may also fail because another
-/// thread is reading.
+/// Whether membarrier(2) is available, in the form that a grace period needs. An attempt alone may also fail because
+/// another thread is reading.
 #[must_use]
 pub fn has_membarrier() -> bool {
     // <linux/membarrier.h>

@@ -1,20 +1,20 @@
-//! What a machine may lack, by the names that `CORESHARD_REQUIRE` has for it.
+//! Features that a machine may lack, by their names in `CORESHARD_REQUIRE`.
 
 use std::fmt;
 
 macro_rules! lacks {
     ($($(#[doc = $what:literal])+ $lack:ident = $name:literal,)+) => {
-        /// What a test needs and not every machine has. ci/test.sh asks its machine for most of it.
+        /// Features that a test needs and not every machine has. ci/test.sh checks for most of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Lack {
             $($(#[doc = $what])+ $lack,)+
         }
 
         impl Lack {
-            /// All there are.
+            /// All features.
             pub const ALL: &[Self] = &[$(Self::$lack),+];
 
-            /// As `CORESHARD_REQUIRE` and the list of skips have it.
+            /// The name in `CORESHARD_REQUIRE` and in the list of skips.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -32,9 +32,9 @@ lacks! {
     Iopoll = "iopoll",
     /// A build folder on a disk that direct I/O reaches: not in memory.
     Disk = "disk",
-    /// Seccomp filters, by which a test has system calls fail.
+    /// Seccomp filters, which tests use to make system calls fail.
     Seccomp = "seccomp",
-    /// A user namespace in which a file system can be mounted.
+    /// A user namespace that can mount a file system.
     Mount = "mount",
     /// The kernel's tracing file system with workqueues' events, which this user may mount.
     Tracefs = "tracefs",
@@ -48,23 +48,23 @@ lacks! {
     Taskset = "taskset",
     /// b3sum, sha256sum.
     HashTools = "hash_tools",
-    /// Control groups that this user may make, with quotas.
+    /// Control groups with quotas that this user may create.
     Cgroup = "cgroup",
-    /// To be root.
+    /// The user root.
     Root = "root",
     /// Real-time priorities.
     Rt = "rt",
-    /// To be asked for with `CORESHARD_RT_THROTTLE=1`, since it takes a CPU from all others for seconds.
+    /// Real-time throttling. Only enabled by `CORESHARD_RT_THROTTLE=1`, since the test occupies a CPU for seconds.
     RtThrottle = "rt_throttle",
-    /// Limits on priorities and on locked memory that bind those without privilege.
+    /// Limits on priorities and on locked memory that apply to processes without privilege.
     Rlimit = "rlimit",
     /// membarrier(2).
     Membarrier = "membarrier",
-    /// Threads in a process that was forked with threads, which not every emulator has.
+    /// Threads in a process that was forked while it had threads; not every emulator supports them.
     ForkedThreads = "forked_threads",
     /// The kernel's types, in /sys/kernel/btf/vmlinux.
     Btf = "btf",
-    /// Debug information in the test itself, which a release build has not.
+    /// Debug information in the test program, which a release build lacks.
     DebugInfo = "debug_info",
     /// QEMU's user emulation, with plugins.
     Qemu = "qemu",

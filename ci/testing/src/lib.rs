@@ -1,22 +1,20 @@
-//! What all tests of the workspace share, as a dev-dependency: nothing that is shipped knows it.
+//! Helpers shared by all tests of the workspace. A dev-dependency only.
 //!
-//! - [`watch!`]: a watchdog. *A failure is a failed test, never one that hangs.* Whatever a test waits for, it is
-//!   over after [`limit`], or the process ends and says which test it was and where it stood. Every file of
-//!   integration tests has the line `testing::watch!();`, and so has the root of every crate that has unit tests
-//!   (`ci/invariants.sh` looks).
-//! - [`NEVER`], [`wait_until`], [`spin_until`], [`within`]: waits with a deadline, for a test that would rather fail alone, with a
-//!   message of its own, while the others of its file go on.
-//! - [`forked`]: runs something in a forked process, and says how that ended.
-//! - [`own_process!`]: runs a test in a process of its own.
-//! - [`skip`]: says that a test has not tested what it is for, since the machine lacks something ([`Lack`]), and
-//!   fails where the machine is said to have it. What the machine has is asked of it ([`has_membarrier`]), not concluded
-//!   from something that may fail for another reason too.
+//! - [`watch!`]: a watchdog. *A failure is a failed test, never one that hangs.* If a test has not finished after
+//!   [`limit`], the process ends and reports the test and its stack. Every file of integration tests has the line
+//!   `testing::watch!();`, as has the root of every crate that has unit tests (checked by `ci/invariants.sh`).
+//! - [`NEVER`], [`wait_until`], [`spin_until`], [`within`]: waits with a deadline, for a test that should fail alone, with
+//!   its own message, while the other tests of its file continue.
+//! - [`forked`]: runs a closure in a forked process, and reports how that ended.
+//! - [`own_process!`]: runs a test in a separate process.
+//! - [`skip`]: reports that a test could not run because the machine lacks a feature ([`Lack`]), and fails if the machine
+//!   is declared to have it. The machine is queried for its features ([`has_membarrier`]); they are not inferred from a
+//!   failure, which may have another cause.
 //!
-//! Why a watchdog for the process, and not a deadline at each wait: most waits of these tests are the API's own
-//! (`join`, `scope`, `drain`, a drop), which have no deadline, and a test that fails may hang while it unwinds. A
-//! deadline that each test has to ask for is one that the next test lacks. A watchdog needs no line in a test, can
-//! look at the threads as they stand, and works however the test binary is run; the limits of the scripts in `ci/`
-//! stand behind it, for what is no test or hangs outside of one.
+//! The watchdog covers the whole process, instead of a deadline at each wait, because most waits of these tests are
+//! calls of the API (`join`, `scope`, `drain`, a drop), which have no deadline, and because a test that fails may hang
+//! while it unwinds. A watchdog needs no line in a test, can inspect the threads, and works however the test binary is
+//! run. The limits of the scripts in `ci/` cover programs that are not tests, and hangs outside of tests.
 #![allow(
     unsafe_code,
     reason = "a function that runs before main, signals; each block says why it is sound"

@@ -1,5 +1,5 @@
-//! Tests that need a process of their own: they count its threads, fork it, change its limits or its environment, or may
-//! end it.
+//! Tests that need a separate process: they count its threads, fork it, change its limits or its environment, or may end
+//! it.
 
 #![allow(
     clippy::print_stdout,
@@ -12,10 +12,10 @@ use std::{env, process, thread};
 
 use crate::watchdog;
 
-/// The environment variable that names the test a process was started for.
+/// The environment variable with the test that a process was started for.
 const VARIABLE: &str = "CORESHARD_TEST_OWN_PROCESS";
 
-/// Runs the test it is the first statement of in a process of its own, so that one program can hold tests that share a
+/// Runs the test in a separate process. It must be the test's first statement. So one program can have tests that share a
 /// process and tests that cannot.
 ///
 /// ```no_run
@@ -27,11 +27,11 @@ const VARIABLE: &str = "CORESHARD_TEST_OWN_PROCESS";
 /// ```
 ///
 /// # Panics
-/// If that process fails: the message has its exit status and what it printed.
+/// Panics if that process fails. The message has its exit status and its output.
 ///
 /// # Aborts
-/// In a test that `should_panic`, whose verdict would be turned around, and anywhere else than on the test's own thread, whose
-/// panics nothing may catch.
+/// Aborts in a test that `should_panic`, since its verdict would be inverted, and if it is not called on the test's own
+/// thread, since the panic could be caught.
 #[macro_export]
 macro_rules! own_process {
     () => {
@@ -48,7 +48,7 @@ macro_rules! own_process {
 /// process of all tests, runs that process and returns false. [`own_process!`](crate::own_process) calls it.
 ///
 /// # Panics
-/// If the process fails.
+/// Panics if the process fails.
 #[doc(hidden)]
 #[must_use]
 pub fn is_own_process(place: &str) -> bool {
@@ -58,7 +58,7 @@ pub fn is_own_process(place: &str) -> bool {
     }
     let mut child = Command::new(env::current_exe().expect("the test program has a path"));
     child.args(["--exact", &name, "--nocapture", "--include-ignored"]).env(VARIABLE, &name);
-    // The child's watchdog reports first: it knows where the test hangs.
+    // The child's watchdog must report first: it can report the stack of the test.
     if let Some(limit) = watchdog::limit() {
         child.env(watchdog::VARIABLE, (limit.as_secs() * 4 / 5).max(1).to_string());
     }
@@ -73,7 +73,7 @@ pub fn is_own_process(place: &str) -> bool {
     assert!(output.status.success() && ran, "{name}: {}\n{stdout}{stderr}", output.status);
     print!("{stdout}");
     eprint!("{stderr}");
-    // Skips pass the harness here as they do in a test without a process of its own.
+    // Reports skips past the harness, as in a test without a separate process.
     for line in stderr.lines().filter(|line| line.starts_with("SKIPPED ")) {
         watchdog::say(&format!("{line}\n"));
     }
@@ -84,7 +84,7 @@ pub fn is_own_process(place: &str) -> bool {
 fn name_of(place: &str) -> String {
     let path = place.strip_suffix("::here").unwrap_or(place);
     let (_, name) = path.split_once("::").unwrap_or(("", path));
-    // With more than one thread the harness names each test's thread after it, which checks the path.
+    // With more than one thread, the harness names each test's thread after the test, which checks the path.
     let thread = thread::current();
     if !matches!(thread.name(), Some(it) if it == name || it == "main") {
         refuse(&format!("{name}: own_process! must be called by the test itself"));

@@ -1,4 +1,4 @@
-//! Tests that were not run: said at once, listed at the end, and an error where the machine should have it.
+//! Skipped tests: reported at once, listed at the end, and an error if the machine should have the feature.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -12,20 +12,20 @@ use crate::Lack;
 /// The file that a line is added to for each skip.
 const LIST: &str = "CORESHARD_SKIPS";
 
-/// What the machine has, by the names of [`Lack`] with commas between.
+/// The features that the machine has: names of [`Lack`], separated by commas.
 const REQUIRED: &str = "CORESHARD_REQUIRE";
 
-/// Says that the test of this thread, or a part of it, tests nothing, since the machine lacks something: past the
-/// harness, which keeps what a test that passes has printed to itself, and in the file that `CORESHARD_SKIPS` names.
+/// Reports that the test of this thread, or a part of it, was skipped because the machine lacks a feature. Reports to
+/// stderr past the harness, which hides the output of passing tests, and to the file named by `CORESHARD_SKIPS`.
 ///
 /// # Panics
-/// Where `CORESHARD_REQUIRE` says that the machine has it, or names what is no [`Lack`].
+/// Panics if `CORESHARD_REQUIRE` contains the feature, or a name that is not a [`Lack`].
 #[track_caller]
 pub fn skip(lack: Lack, reason: impl Display) {
     let place = Location::caller();
     let thread = thread::current();
     let test = thread.name().unwrap_or("(a thread without a name)");
-    // One line, whatever the reason is.
+    // The reason may have several lines.
     let reason = reason.to_string();
     let reason = reason
         .lines()
@@ -56,16 +56,13 @@ fn requires(required: &str, lack: Lack) -> Result<bool, String> {
     match names.iter().find(|name| !is_name(name)) {
         Some(wrong) => {
             let all: Vec<_> = Lack::ALL.iter().map(|lack| lack.name()).collect();
-            Err(format!(
-                "{REQUIRED} names {wrong:?}; what a machine may lack is {}",
-                all.join(", ")
-            ))
+            Err(format!("{REQUIRED} names {wrong:?}; expected some of {}", all.join(", ")))
         }
         None => Ok(names.contains(&lack.name())),
     }
 }
 
-/// In one write, since other processes may add lines at the same time.
+/// Adds the line in one write, since other processes may add lines at the same time.
 fn add(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
 }

@@ -4,29 +4,29 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything in a test takes, however busy the machine is; only a failure takes so long.
+/// Longer than any part of a test takes, even on a busy machine; only a failure takes this long.
 pub const NEVER: Duration = Duration::from_secs(60);
 
-/// Looks again and again until `holds` is true.
+/// Checks repeatedly until `holds` is true.
 ///
 /// # Panics
-/// Where it is not after [`NEVER`]; `what` says in the message what was waited for.
+/// Panics if it is not true after [`NEVER`]. `what` is the description of the condition in the message.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     let mut pause = Duration::from_micros(10);
     while !holds() {
         assert!(started.elapsed() < NEVER, "in vain: {what}");
-        // Short at first, for those who wait for the next item; then so long that it takes no CPU from them.
+        // Short at first, for waits for the next item; then long enough not to take CPU time from the workers.
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(1));
     }
 }
 
-/// As [`wait_until`], without a sleep: for those who are to be found running, and yield to others alone.
+/// As [`wait_until`], but yields instead of sleeping: for threads that must stay runnable.
 ///
 /// # Panics
-/// Where `holds` is not true after [`NEVER`].
+/// Panics if `holds` is not true after [`NEVER`].
 #[track_caller]
 pub fn spin_until(holds: impl Fn() -> bool) {
     let started = Instant::now();
@@ -36,10 +36,10 @@ pub fn spin_until(holds: impl Fn() -> bool) {
     }
 }
 
-/// Runs `body` on a thread of its own, which has this thread's name.
+/// Runs `body` on a new thread, which has this thread's name.
 ///
 /// # Panics
-/// Where `body` does, or is not over after `limit`.
+/// Panics if `body` panics, or if it has not finished after `limit`.
 #[track_caller]
 pub fn within<R: Send + 'static>(limit: Duration, body: impl FnOnce() -> R + Send + 'static) -> R {
     let (say, hear) = mpsc::channel();
@@ -48,7 +48,7 @@ pub fn within<R: Send + 'static>(limit: Duration, body: impl FnOnce() -> R + Sen
     let thread = thread.expect("a thread can be started");
     match hear.recv_timeout(limit) {
         Ok(value) => value,
-        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not over after {limit:?}"),
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs: not finished after {limit:?}"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => unreachable!("it has sent its value"),

@@ -1,9 +1,9 @@
 //! The watchdog: a thread of each test process, which sleeps.
 //!
-//! The harness runs each test on a thread with the test's name, so a test that runs too long is a thread that is
-//! there too long and whose name is a test's: the names are asked of the test program itself (`--list`). The kernel
-//! keeps the first 15 bytes of a thread's name, so what hangs is asked for its full one by a signal, and for its
-//! stack. A thread that outlives the test that made it has another name, and is left alone.
+//! The harness runs each test on a thread with the test's name, so a test that runs too long is a thread that has
+//! existed for too long and has the name of a test. The test program lists the names (`--list`). The kernel keeps the
+//! first 15 bytes of a thread's name, so a signal asks a hanging thread for its full name and its stack. A thread that
+//! outlives the test that started it has another name, and is ignored.
 
 use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,37 +17,37 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test may take where nobody says otherwise.
+/// The default time limit of a test.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The environment variable that says otherwise: seconds, or 0 for no limit, as under a debugger.
+/// The environment variable with another limit: seconds, or 0 for no limit, as under a debugger.
 pub(crate) const VARIABLE: &str = "CORESHARD_TEST_LIMIT";
 
-/// How long those that hang have to say where they are.
+/// How long hanging threads have to report their stacks.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 
-/// The status of a process that was ended, as that of timeout(1).
+/// The exit status after a hang, as of timeout(1).
 const STATUS: i32 = 124;
 
 /// Bytes of a thread's name that the kernel keeps.
 const KEPT: usize = 15;
 
-/// Has a watchdog over the tests of this program: `testing::watch!();` in the root of its source.
+/// Starts a watchdog for the tests of this program: `testing::watch!();` in the root of its source.
 #[macro_export]
 macro_rules! watch {
     () => {
-        // The loader calls what stands in this section before main, as the harness has no place for it.
+        // The loader calls the functions in this section before main; the harness has no hook for it.
         #[used]
         #[unsafe(link_section = ".init_array")]
         static WATCH_TESTS: extern "C" fn() = $crate::start;
     };
 }
 
-/// How long each test of this process may take: 300 seconds, or as many as `CORESHARD_TEST_LIMIT` says; `None`
-/// where that is 0, and in a model checker's run, whose tests look at every interleaving there is.
+/// The time limit of each test of this process: 300 seconds, or `CORESHARD_TEST_LIMIT` seconds. `None` if that is 0, and
+/// under a model checker, whose tests explore every interleaving.
 ///
 /// # Panics
-/// Where the variable is no number.
+/// Panics if the variable is not a number.
 #[must_use]
 pub fn limit() -> Option<Duration> {
     let limit =
@@ -64,7 +64,7 @@ pub fn limit() -> Option<Duration> {
     (!limit.is_zero()).then_some(limit)
 }
 
-/// Starts the watchdog; [`watch!`] has it called before main.
+/// Starts the watchdog. [`watch!`] has the loader call it before main.
 pub extern "C" fn start() {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
         if let Some(limit) = limit() {
@@ -72,27 +72,27 @@ pub extern "C" fn start() {
         }
         ptr::null_mut()
     }
-    // Not by std::thread, which is not to be used before main. A small stack, for those who lock all memory.
-    // SAFETY: plain calls with live arguments; the thread needs nothing of ours.
+    // Not std::thread, which must not be used before main. A small stack, for tests that lock all memory.
+    // SAFETY: plain calls with live arguments; the thread takes no argument.
     unsafe {
         let mut attributes = std::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setstacksize(&raw mut attributes, 256 << 10);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let mut thread = std::mem::zeroed();
-        // Without a thread there is no watchdog, and tests that hang: the scripts' limits end them.
+        // If the thread cannot be started, the scripts' limits end tests that hang.
         libc::pthread_create(&raw mut thread, &raw const attributes, body, ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
     }
 }
 
-/// A thread: its id, and when it was started, as the kernel counts, since ids are used again.
+/// A thread: its id, and its start time in the kernel's units, since ids are reused.
 type Thread = (libc::pid_t, u64);
 
 fn watch(limit: Duration) -> ! {
     let mut seen: BTreeMap<Thread, Instant> = BTreeMap::new();
     loop {
-        // Rarely, since some tests look at what their process uses.
+        // Rarely, since some tests measure the resource usage of their process.
         thread::sleep(limit / 10);
         let now = Instant::now();
         let threads = threads();
@@ -113,7 +113,7 @@ fn watch(limit: Duration) -> ! {
     }
 }
 
-/// The threads of this process, with what the kernel keeps of their names.
+/// The threads of this process, with their names as cut by the kernel.
 fn threads() -> BTreeMap<Thread, String> {
     let folders = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let threads = folders.filter_map(|folder| {
@@ -143,7 +143,7 @@ fn tests() -> BTreeSet<String> {
     listed.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect()
 }
 
-/// Those threads which may be tests, each with the tests that it may be.
+/// Returns the late threads that may be tests, each with the tests that it may be.
 fn late(
     threads: &[(libc::pid_t, String)],
     tests: &BTreeSet<String>,
@@ -156,7 +156,7 @@ fn late(
     threads.filter(|(_, tests)| !tests.is_empty()).collect()
 }
 
-/// Who has said where it is.
+/// The number of threads that have reported their stacks.
 static TOLD: AtomicUsize = AtomicUsize::new(0);
 
 fn end(late: &[(libc::pid_t, Vec<String>)], limit: Duration) -> ! {
@@ -164,7 +164,7 @@ fn end(late: &[(libc::pid_t, Vec<String>)], limit: Duration) -> ! {
     for (_, tests) in late {
         let which = if tests.len() > 1 { "one of the tests" } else { "the test" };
         say(&format!(
-            "\nHANGS: {which} {} is not over after {limit:?}, so {} is ended\n",
+            "\nHANGS: {which} {} has not finished after {limit:?}, so {} is ended\n",
             tests.join(", "),
             program.display()
         ));
@@ -180,25 +180,25 @@ fn end(late: &[(libc::pid_t, Vec<String>)], limit: Duration) -> ! {
             libc::syscall(libc::SYS_tgkill, libc::getpid(), *id, libc::SIGUSR2);
         }
     }
-    // It may hang where it holds a lock that it needs to say so.
+    // It may hang while it holds a lock that its report needs.
     let started = Instant::now();
     while TOLD.load(SeqCst) < late.len() && started.elapsed() < LAST_WORDS {
         thread::sleep(Duration::from_millis(10));
     }
-    // What it has started would live on, and keep the pipe that somebody reads this from.
+    // Its child processes would live on, and keep the pipe open that this output is read from.
     let folders = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     for children in folders.filter_map(|it| fs::read_to_string(it.path().join("children")).ok()) {
         for child in children.split_whitespace().filter_map(|id| id.parse().ok()) {
-            // SAFETY: a plain call. A child that nobody has waited for yet keeps its id.
+            // SAFETY: a plain call. A child that was not waited for yet keeps its id.
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
     }
-    // SAFETY: a plain call. Not by exit(3), whose handlers may hang as well.
+    // SAFETY: a plain call. Not exit(3), whose handlers may hang as well.
     unsafe { libc::_exit(STATUS) }
 }
 
-/// Runs on the thread that hangs, wherever it stands. What is called here is not made for a signal handler, and the
-/// process is about to end: the worst is that nothing is said.
+/// Runs on the hanging thread, at any place. The calls are not safe in a signal handler, but the process is about to end: at
+/// worst, the report is missing.
 extern "C" fn tell(_: libc::c_int) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("?");
@@ -206,9 +206,9 @@ extern "C" fn tell(_: libc::c_int) {
     TOLD.fetch_add(1, SeqCst);
 }
 
-/// Past the harness, which keeps what a test prints to itself, and past the lock of the standard library's.
+/// Writes past the harness, which captures a test's output, and past the standard library's lock.
 pub(crate) fn say(text: &str) {
-    // SAFETY: it is not closed here, and whoever has closed it gets an error, or these words.
+    // SAFETY: it is not closed here. If another thread has closed it, the write fails, or goes to its new file.
     let mut stderr = ManuallyDrop::new(unsafe { File::from_raw_fd(2) });
     let _ = stderr.write_all(text.as_bytes());
 }

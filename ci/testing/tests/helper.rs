@@ -1,4 +1,4 @@
-//! The helper as tests have it: each case is a test of this program, run by itself in another process.
+//! The helpers as tests use them: each case is a test of this program, run alone in another process.
 
 use std::process::{Command, Output};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ fn is_alone(name: &str) -> bool {
     std::env::var_os(CASE).is_some_and(|case| case == name)
 }
 
-/// Runs a test of this program in a process of its own, and that one alone.
+/// Runs only this test of this program, in a new process.
 fn alone(name: &str, variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name]).env(CASE, name).env_remove("CORESHARD_REQUIRE");
@@ -40,7 +40,7 @@ fn a_hanging_test_is_ended_and_named_with_its_place() {
     let (code, _, stderr) = alone(name, &[("CORESHARD_TEST_LIMIT", "1")]);
     assert_eq!(code, Some(124), "{stderr}");
     for words in [
-        "HANGS: the test a_hanging_test_is_ended_and_named_with_its_place is not over after 1s",
+        "HANGS: the test a_hanging_test_is_ended_and_named_with_its_place has not finished after 1s",
         "HANGS: a_hanging_test_is_ended_and_named_with_its_place is here:",
         "waits_for_what_never_comes",
     ] {
@@ -48,7 +48,7 @@ fn a_hanging_test_is_ended_and_named_with_its_place() {
     }
 }
 
-/// Two threads of the same name to the kernel, one of them a child that would hold the pipe open.
+/// Two threads with the same name for the kernel, and a child process that would keep the pipe open.
 #[test]
 fn what_is_not_over_for_its_child_is_ended_with_it() {
     let name = "what_is_not_over_for_its_child_is_ended_with_it";
@@ -99,7 +99,7 @@ fn what_is_not_over_in_time_is_a_failed_test() {
     }
     let (code, stdout, _) = alone(name, &[]);
     assert_eq!(code, Some(101));
-    assert!(stdout.contains("it hangs: not over after 10ms"), "{stdout}");
+    assert!(stdout.contains("it hangs: not finished after 10ms"), "{stdout}");
 }
 
 #[test]

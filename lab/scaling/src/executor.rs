@@ -1,4 +1,4 @@
-//! What every executor offers to the loads, and how a load is timed.
+//! The interface of the executors for the loads, and the timing of a load.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -20,7 +20,7 @@ pub(crate) struct Items {
     finished: AtomicU64,
     last_begun_ns: AtomicU64,
     last_finished_ns: AtomicU64,
-    /// Where their submitter waits for them, in the simulated memory.
+    /// The word in simulated memory that their submitter waits on.
     round: Option<Round>,
 }
 
@@ -40,7 +40,7 @@ impl Round {
         }
     }
 
-    /// Looks for some microseconds, then sleeps.
+    /// Spins for some microseconds, then sleeps.
     fn wait(&self) {
         const LOOKS: u32 = 256;
         let is_over = || self.finished.load(Acquire) == self.items;

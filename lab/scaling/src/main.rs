@@ -34,7 +34,7 @@ use crate::protocols::{channel::Channel, floor::Floor, rayon::Rayon, tokio::Toki
 #[global_allocator]
 static ALLOCATOR: SimAlloc = SimAlloc;
 
-/// Loads that stand for what users run.
+/// Loads that represent users' programs.
 const LOADS: &str = "loop:16:1000000,loop:64:10000,loop:4096:2000,loop:4096:250,burst:64:1000,burst:64:10000,pingpong:200:1,pingpong:200:16,\
                      spawn:12800:1,spawn:12800:64,fib:20:100,tree:13:100,chain:200:200";
 
@@ -65,7 +65,7 @@ struct Arguments {
     /// The scope of Coreshard's queue [default: the library's default].
     #[arg(long)]
     scope: Option<Scope>,
-    /// Seeds, each a simulation of its own.
+    /// Seeds, one for each simulation.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
     /// Runs in each simulation after the first, which is reported by itself.

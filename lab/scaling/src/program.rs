@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coreshard_sim::Sim;
 
-/// The number of a call, from which all calls below it follow.
+/// The number of a call. It determines all calls below it.
 pub(crate) type Piece = u64;
 
 #[derive(Clone, Copy, Debug)]

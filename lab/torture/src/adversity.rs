@@ -1,8 +1,7 @@
-//! The mixed load in child processes that a machine is unkind to.
+//! The mixed load in child processes under adverse conditions.
 //!
-//! Limits are the child's own, moved up and down by the parent while it runs, so that each call meets them at
-//! another time. Nothing is asked of the child but what it always promises: each accepted item runs once or
-//! comes back, and nothing hangs.
+//! The parent raises and lowers the child's limits while it runs, so that each call meets them at another time. The
+//! child must keep the usual guarantees: each accepted item runs once or is returned, and nothing hangs.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -20,7 +19,7 @@ use crate::LoadOptions;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the machine does to the load; `all` for each in turn.
+    /// The adversity; `all` for each in turn.
     #[arg(value_enum)]
     adversity: Adversity,
     /// How many runs, each with another seed.
@@ -35,7 +34,7 @@ enum Adversity {
     All,
     /// Nothing: the load alone.
     None,
-    /// No further thread may be started, now and then (`RLIMIT_NPROC`).
+    /// At times, no further thread may be started (`RLIMIT_NPROC`).
     Threads,
     /// The same, by the control group (`pids.max`).
     Pids,
@@ -45,7 +44,7 @@ enum Adversity {
     Descriptors,
     /// Priority, scheduling, memory policy and io_uring are forbidden (seccomp).
     Denials,
-    /// Stopped and continued, again and again.
+    /// Stopped and continued repeatedly.
     Stops,
     /// Signals at random threads: each wait may end early.
     Signals,
@@ -55,7 +54,7 @@ enum Adversity {
     Cpus,
 }
 
-/// The child's heap takes so much at its start, where the address space is limited.
+/// The memory that the child's heap takes at its start if the address space is limited.
 const HEAP_ROOM_BYTES: u64 = 512 << 20;
 
 impl Adversity {
@@ -91,9 +90,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         let (name, runs) = (adversity.name(), options.runs);
         let seconds = begin.elapsed().as_secs_f64();
-        print!("{name:<14} {runs} runs, {wrong} not as promised, {seconds:.0} s");
+        print!("{name:<14} {runs} runs, {wrong} failed, {seconds:.0} s");
         if ended > 0 {
-            print!("; {ended} ended by the standard library, for want of a thread's signal stack");
+            print!("; {ended} ended by the standard library for lack of a thread's signal stack");
         }
         println!();
         failed += wrong;
@@ -101,11 +100,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How the standard library ends a process in which a thread that was started gets no memory for its signal
-/// stack. A start looks first whether there is room; a limit that falls, or another thread, in between is beyond it.
+/// The standard library's message when it ends a process because a new thread gets no memory for its signal stack. A start
+/// checks for room first, but the limit may fall, or another thread may take the room, in between.
 const STANDARD_LIBRARYS_END: &str = "failed to allocate an alternative stack";
 
-/// One child, and what it said if it failed.
+/// Runs one child. The error has its output.
 fn once(adversity: Adversity, seed: u64, load: &LoadOptions) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("run").args(["--seed", &seed.to_string()]);
@@ -123,8 +122,8 @@ fn once(adversity: Adversity, seed: u64, load: &LoadOptions) -> Result<()> {
         command.args(["--without", &load.without.join(",")]);
     }
     adversity.prepare(&mut command, seed);
-    // In every second run the limit is the child's own, from the start, and stays: what a limit that comes
-    // and goes breaks, it mends as well.
+    // In every second run, the limit is set from the start and stays: a limit that is lifted also repairs the failures that it
+    // causes.
     let is_own = adversity == Adversity::Threads && !seed.is_multiple_of(2);
     if is_own {
         command.args(["--spare-threads", &(seed / 2 % 5).to_string()]);
@@ -135,7 +134,7 @@ fn once(adversity: Adversity, seed: u64, load: &LoadOptions) -> Result<()> {
     let mut child = command.spawn().context("the child cannot be started")?;
     let disturbed = Disturbance::new(acts, child.id() as libc::pid_t, seed);
     let status = disturbed.and_then(|disturbance| {
-        // The child tells of its hangs itself; this is for one that cannot.
+        // The child reports its hangs itself; this is for a child that cannot.
         let longest = Duration::from_secs_f64(load.seconds + 2.0 * load.hang_after + 30.0);
         wait(&mut child, disturbance, longest)
     });
@@ -164,7 +163,7 @@ fn wait(child: &mut Child, mut disturbance: Disturbance, longest: Duration) -> R
             return Ok(status);
         }
         if begin.elapsed() > longest {
-            bail!("has not ended within {} s, and did not say that it hangs", longest.as_secs());
+            bail!("has not ended within {} s, and has not reported a hang", longest.as_secs());
         }
         disturbance.act(begin.elapsed());
         thread::sleep(Duration::from_millis(2));
@@ -172,9 +171,9 @@ fn wait(child: &mut Child, mut disturbance: Disturbance, longest: Duration) -> R
 }
 
 impl Adversity {
-    /// An error says what the machine lacks for it.
+    /// Fails with the feature that the machine lacks for it.
     fn is_possible(self) -> Result<()> {
-        // SAFETY: asks for a number.
+        // SAFETY: no arguments.
         let is_root = unsafe { libc::geteuid() } == 0;
         match self {
             Self::Threads if !is_root => bail!("another user's id is needed: run it as root"),
@@ -184,18 +183,18 @@ impl Adversity {
         Ok(())
     }
 
-    /// What is set before the child runs.
+    /// Sets limits and the environment before the child runs.
     fn prepare(self, command: &mut Command, seed: u64) {
         match self {
             Self::Threads => {
-                // A user of its own, whose threads are counted apart; root is not limited at all.
+                // A separate user, whose threads are counted separately; root is not limited at all.
                 let user =
                     1_000_000 + (std::process::id() * 1_000 + seed as u32 % 1_000) % 1_000_000;
                 command.uid(user).gid(user);
             }
             Self::AddressSpace => {
-                // The heap has room for good, so that the limit meets stacks and other mappings; out of
-                // memory on the heap ends the process, as in any Rust program.
+                // The heap has its memory from the start, so that the limit affects stacks and other mappings: a Rust
+                // program ends if its heap is out of memory.
                 command.env("MALLOC_TOP_PAD_", HEAP_ROOM_BYTES.to_string());
                 command.env("MALLOC_TRIM_THRESHOLD_", (1_usize << 40).to_string());
                 command.env("MALLOC_MMAP_THRESHOLD_", (1_usize << 40).to_string());
@@ -226,7 +225,7 @@ fn deny() -> io::Result<()> {
     const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let op = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut filter = [op(0, 0); 2 * DENIED.len() + 2];
-    // The call's number is the first word that a filter sees.
+    // The system call's number is the first word of a filter's input.
     filter[0] = op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0);
     for (at, call) in DENIED.iter().enumerate() {
         let equals = op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *call as u32);
@@ -235,7 +234,7 @@ fn deny() -> io::Result<()> {
     }
     filter[1 + 2 * DENIED.len()] = op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW);
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the program lives until the call is over.
+    // SAFETY: the program lives until the call has returned.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
@@ -243,15 +242,15 @@ fn deny() -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the parent does to a child while it runs.
+/// The parent's actions on a running child.
 struct Disturbance {
     adversity: Adversity,
     child: libc::pid_t,
     rng: Rng,
-    /// When something is changed next.
+    /// The time of the next change.
     next: Duration,
     tight: bool,
-    /// What the limit was, for when it is lifted.
+    /// The original limit, to restore it.
     wide: Option<libc::rlimit>,
     group: Option<ControlGroup>,
 }
@@ -269,7 +268,7 @@ impl Disturbance {
             adversity,
             child,
             rng: Rng::with_seed(seed),
-            // Not always before the first threads are there.
+            // Sometimes after the first threads have started.
             next: Duration::from_millis(20 + seed % 8 * 40),
             tight: false,
             wide: None,
@@ -294,7 +293,7 @@ impl Disturbance {
                 self.limit(libc::RLIMIT_NPROC, |child| threads(child).map(|now| now + slack));
             }
             Adversity::AddressSpace => {
-                // The heap's room is taken with its first use: not before that.
+                // The heap takes its memory at its first use: waits for that.
                 if address_space(self.child).is_none_or(|bytes| bytes < HEAP_ROOM_BYTES) {
                     self.tight = false;
                     return;
@@ -332,7 +331,7 @@ impl Disturbance {
     ) {
         let child = self.child;
         let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the words are of this frame. The child is not waited for yet, so its id is its own.
+        // SAFETY: the words are on this stack. The child was not waited for yet, so its id is not reused.
         if unsafe { libc::prlimit(child, what, std::ptr::null(), &raw mut before) } != 0 {
             return;
         }
@@ -345,18 +344,18 @@ impl Disturbance {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the child is not waited for yet, so its id is its own.
+        // SAFETY: the child was not waited for yet, so its id is not reused.
         unsafe { libc::kill(self.child, signal) };
     }
 
     fn interrupt_a_thread(&mut self) {
-        // Not before it has its handler.
+        // Waits until it has its handler.
         if !catches(self.child, libc::SIGUSR1) {
             return;
         }
         let all = thread_ids(self.child);
         if let Some(thread) = self.rng.choice(all) {
-            // SAFETY: as in `signal`; the kernel checks that the thread is the child's.
+            // SAFETY: as in `signal`; the kernel checks that the thread belongs to the child.
             unsafe { libc::syscall(libc::SYS_tgkill, self.child, thread, libc::SIGUSR1) };
         }
     }
@@ -365,7 +364,7 @@ impl Disturbance {
         // SAFETY: a set of CPUs is valid when zeroed, and filled by the call.
         let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         let size = size_of::<libc::cpu_set_t>();
-        // SAFETY: asks for this process's own set.
+        // SAFETY: fills the local set with this process's CPUs.
         if unsafe { libc::sched_getaffinity(0, size, &raw mut allowed) } != 0 {
             return;
         }
@@ -382,8 +381,7 @@ impl Disturbance {
             }
         }
         for thread in thread_ids(self.child) {
-            // SAFETY: a thread of the child's, which is not waited for yet; should the thread have ended, the
-            // call fails.
+            // SAFETY: a thread of the child, which was not waited for yet. If the thread has ended, the call fails.
             unsafe { libc::sched_setaffinity(thread, size, &raw const some) };
         }
     }
@@ -397,11 +395,11 @@ impl Drop for Disturbance {
     }
 }
 
-/// Lets this process start so many threads more than it has, and no more.
+/// Lets this process start this many more threads than it has now.
 pub(crate) fn limit_threads(spare: u64) -> io::Result<()> {
     let now = threads(std::process::id() as libc::pid_t).unwrap_or(1);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the words are of this frame.
+    // SAFETY: the words are on this stack.
     let done = unsafe {
         libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) == 0 && {
             limit.rlim_cur = (now + spare).min(limit.rlim_max);
@@ -411,14 +409,14 @@ pub(crate) fn limit_threads(spare: u64) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A field of a process's `/proc/PID/status`, up to its first blank.
+/// Reads a field of `/proc/PID/status`, up to its first blank.
 fn status_word(process: libc::pid_t, field: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim_start_matches(':').split_whitespace().next().map(str::to_owned)
 }
 
-/// A number of a process's `/proc/PID/status`.
+/// Reads a number from `/proc/PID/status`.
 pub(crate) fn status_field(process: libc::pid_t, field: &str) -> Option<u64> {
     status_word(process, field)?.parse().ok()
 }
@@ -434,7 +432,7 @@ fn threads(child: libc::pid_t) -> Option<u64> {
     status_field(child, "Threads")
 }
 
-/// In bytes.
+/// The size of a child's address space in bytes.
 fn address_space(child: libc::pid_t) -> Option<u64> {
     status_field(child, "VmSize").map(|kib| kib * 1024)
 }
@@ -448,7 +446,7 @@ fn thread_ids(child: libc::pid_t) -> Vec<libc::pid_t> {
     tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A control group of its own for a child, removed with this value.
+/// A control group for one child, removed with this value.
 struct ControlGroup(PathBuf);
 
 impl ControlGroup {

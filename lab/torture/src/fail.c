@@ -1,8 +1,8 @@
-/* Lets the k-th call of one kind of the C library's functions fail, for a sweep over all k.
+/* Lets the k-th call of one kind of C library functions fail, for a sweep over all k.
  *
- * FAIL_KIND says which kind, FAIL_FROM is k, FAIL_COUNT how many fail from there on; the number of calls
- * is written to the file FAIL_CALLS when the process ends. Only calls from the program's own code are
- * counted: the C library calls itself by other names. */
+ * FAIL_KIND is the kind, FAIL_FROM is k, FAIL_COUNT is how many calls fail from there on. The number of calls
+ * is written to the file FAIL_CALLS when the process ends. Only calls from the program are counted: the C
+ * library calls its own functions by other names. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -57,9 +57,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)
   return NEXT(pthread_create)(thread, attr, start, arg);
 }
 
-/* Memory of files and rings, and anonymous memory that is large: what allocators and stacks of the C library take
- * goes another way, and what the standard library takes for a signal stack is small; without that it ends the
- * process. */
+/* Only memory of files and rings, and large anonymous memory. Allocators and stacks of the C library do not call this
+ * function. The standard library's signal stack is small; without it, the standard library would end the process. */
 static int map_fails(size_t length, int flags) {
   return (!(flags & MAP_ANONYMOUS) || length >= 65536) && fails("map");
 }
@@ -120,7 +119,7 @@ ssize_t preadv64(int fd, const struct iovec *parts, int n, off64_t offset) {
   return NEXT(preadv64)(fd, parts, n, offset);
 }
 
-/* Not to the standard streams, on which the load says how it went. */
+/* Not to the standard streams: the load reports its result there. */
 ssize_t write(int fd, const void *buffer, size_t length) {
   if (fd > 2 && fails("write")) return errno = ENOSPC, -1;
   return NEXT(write)(fd, buffer, length);
@@ -150,8 +149,8 @@ long syscall(long number, ...) {
     case SYS_futex: {
       int op = a[1] & 0x7f;
       int is_wait = op == 0 || op == 9;
-      /* A wake-up that fails has woken nobody: the kernel's does so for a bad address alone, so only
-       * waits fail, as they may at any time. */
+      /* A failed wake-up would wake no thread, and in the kernel it fails only for a bad address. So only
+       * waits fail here, as they may at any time. */
       if (is_wait && fails("futex")) return errno = from % 2 ? EINTR : EAGAIN, -1;
       break;
     }

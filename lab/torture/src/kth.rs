@@ -1,8 +1,8 @@
-//! The k-th call of a kind fails, for every k: no chance, no gap.
+//! The k-th call of a kind fails, for every k.
 //!
 //! A small library (`fail.c`) is loaded before all others into a child process, counts its calls of one
 //! kind of the C library's functions, and lets the k-th fail, or the k-th and some more. The load is short and
-//! the same each time. The sweep of a kind is over when k is more than the calls that the load makes.
+//! the same each time. The sweep of a kind ends when k exceeds the number of calls that the load makes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -30,7 +30,7 @@ const KINDS: &[(&str, &str)] = &[
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What fails; `all` for each kind in turn.
+    /// The kind of call that fails; `all` for each kind in turn.
     kind: String,
     /// The first k.
     #[arg(long, default_value_t = 1)]
@@ -44,20 +44,20 @@ pub(crate) struct Options {
     /// How many calls in a row fail, from the k-th on.
     #[arg(long, default_value_t = 1)]
     in_a_row: u64,
-    /// What the load draws at random is drawn from this.
+    /// The load's random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Operations of each of the load's threads.
     #[arg(long, default_value_t = 30)]
     operations: u64,
-    /// Children at once.
+    /// Children that run at once.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
 }
 
-/// How a child ended.
+/// The outcome of a child.
 enum Outcome {
-    /// It made so many calls of the kind.
+    /// It succeeded.
     Held {
         calls: u64,
     },
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let names = KINDS.iter().map(|(kind, what)| format!("{kind} ({what})")).collect::<Vec<_>>();
     ensure!(
         !kinds.is_empty(),
-        "there is no kind {:?}; there are all, {}",
+        "unknown kind {:?}: expected all, {}",
         options.kind,
         names.join(", ")
     );
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             );
         }
         println!(
-            "{kind:<10} {} values of k up to {}, {} not as promised, {:.0} s",
+            "{kind:<10} {} values of k up to {}, {} failed, {:.0} s",
             sweep.runs,
             sweep.last,
             sweep.broken.len(),
@@ -128,7 +128,7 @@ struct Sweep {
 fn sweep(kind: &str, library: &Path, options: &Options) -> Result<Sweep> {
     let mut sweep = Sweep { runs: 0, last: 0, broken: Vec::new() };
     let mut next = options.from;
-    // Calls that the load makes differ a little from run to run: three in a row that did not get there end it.
+    // The load's number of calls differs a little between runs: the sweep ends after three runs in a row without a k-th call.
     let mut beyond = 0;
     while next <= options.up_to && beyond < 3 {
         let batch: Vec<u64> = (0..options.jobs as u64)
@@ -153,7 +153,7 @@ fn sweep(kind: &str, library: &Path, options: &Options) -> Result<Sweep> {
     Ok(sweep)
 }
 
-/// The load with a k-th call that fails.
+/// Runs the load with a k-th call that fails.
 fn child(kind: &str, k: u64, library: &Path, options: &Options) -> Result<Outcome> {
     let log = tempfile::NamedTempFile::new()?;
     let calls = tempfile::NamedTempFile::new()?;
@@ -179,7 +179,7 @@ fn child(kind: &str, k: u64, library: &Path, options: &Options) -> Result<Outcom
         if begin.elapsed() > Duration::from_secs(120) {
             child.kill()?;
             child.wait()?;
-            return Ok(Outcome::Broken("has not ended, and did not say that it hangs".into()));
+            return Ok(Outcome::Broken("has not ended, and has not reported a hang".into()));
         }
         thread::sleep(Duration::from_millis(2));
     };

@@ -1,8 +1,8 @@
-//! What was handed to the runtime, and what came of it.
+//! A record of the items handed to the runtime, and of their ends.
 //!
-//! Each item that is handed over holds an [`Entry`]. It ends in one of four ways: it ran, it came back to its
-//! caller, it was cancelled by a call that says so, or it was dropped without any of these: *lost*. Entries
-//! that have not ended when everything was drained and dropped are *leaked*.
+//! Each item holds an [`Entry`]. It ends in one of four ways: it ran, it was returned to its caller, it was cancelled by a
+//! call that reported so, or it was dropped without any of these: *lost*. Entries that have not ended when everything was
+//! drained and dropped are *leaked*.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use coreshard::{Refused, RefusedReason};
 
 thread_local! {
-    /// What this thread drops just now came back to it.
+    /// Items that this thread drops now were returned to it.
     static COMES_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts of entries, by how they ended.
+/// Counts of entries, by end.
 #[derive(Default)]
 pub(crate) struct Ledger {
     made: AtomicU64,
@@ -25,28 +25,28 @@ pub(crate) struct Ledger {
     back: AtomicU64,
     cancelled: AtomicU64,
     lost: AtomicU64,
-    /// What else was not as promised.
+    /// Other broken guarantees.
     broken: Mutex<Vec<String>>,
 }
 
-/// Broken promises that are kept as texts; more are as good as the first.
+/// The most texts of broken guarantees that are kept.
 const MAX_BROKEN: usize = 20;
 
 impl Ledger {
-    /// An entry for an item that must run or come back.
+    /// Creates an entry for an item that must run or be returned.
     pub(crate) fn entry(self: &Arc<Self>, what: &'static str) -> Entry {
         self.made.fetch_add(1, Relaxed);
         Entry { ledger: Arc::clone(self), what, may_be_cancelled: false, ended: false }
     }
 
-    /// An entry for an item that its owner may cancel.
+    /// Creates an entry for an item that its owner may cancel.
     pub(crate) fn cancellable(self: &Arc<Self>, what: &'static str) -> Entry {
         let mut entry = self.entry(what);
         entry.may_be_cancelled = true;
         entry
     }
 
-    /// Records that a promise was broken.
+    /// Records a broken guarantee.
     pub(crate) fn broken(&self, what: impl Into<String>) {
         let mut broken = self.broken.lock().expect("no user code runs under this lock");
         if broken.len() < MAX_BROKEN {
@@ -54,15 +54,15 @@ impl Ledger {
         }
     }
 
-    /// Records a broken promise unless `holds`.
+    /// Records a broken guarantee unless `holds`.
     pub(crate) fn check(&self, holds: bool, what: &'static str) {
         if !holds {
             self.broken(what);
         }
     }
 
-    /// What a call returned that may be refused only while its queue is drained. What came back with the
-    /// refusal is dropped, and counted as come back.
+    /// Checks the result of a call that may be rejected only while its queue is drained. An item returned with the rejection is
+    /// dropped, and counted as returned.
     pub(crate) fn accepted<T, F>(&self, what: &str, result: Result<T, Refused<F>>) -> Option<T> {
         let refused = match result {
             Ok(done) => return Some(done),
@@ -77,7 +77,7 @@ impl Ledger {
         None
     }
 
-    /// Makes a call that drops what it is given if it refuses it, since that may borrow: then it has come back, too.
+    /// Makes a call that drops a rejected closure, since that may borrow: this also counts as returned.
     pub(crate) fn offer<R>(&self, call: impl FnOnce() -> R) -> R {
         COMES_BACK.set(true);
         let result = call();
@@ -85,14 +85,14 @@ impl Ledger {
         result
     }
 
-    /// What a call returned that cannot fail from where it was called.
+    /// Checks the result of a call that cannot fail in its context.
     pub(crate) fn succeeded<T, E: fmt::Display>(&self, what: &str, result: Result<T, E>) {
         if let Err(error) = result {
             self.broken(format!("{what}: {error}"));
         }
     }
 
-    /// The counts now, for [`Balance::verdict`] when all is over.
+    /// Returns the current counts. [`Balance::verdict`] checks them at the end.
     pub(crate) fn balance(&self) -> Balance {
         Balance {
             made: self.made.load(Relaxed),
@@ -116,7 +116,7 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// `Err` says what does not add up.
+    /// Fails with the counts that do not match.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         let ended = self.ran + self.back + self.cancelled + self.lost;
         let mut wrong = self.broken.clone();
@@ -154,7 +154,7 @@ impl Entry {
         self.end(|ledger| &ledger.ran);
     }
 
-    /// The item came back to its caller.
+    /// The item was returned to its caller.
     pub(crate) fn back(mut self) {
         self.end(|ledger| &ledger.back);
     }

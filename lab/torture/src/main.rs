@@ -1,11 +1,11 @@
-//! Tortures Coreshard: every operation at once, each item accounted for, under every adversity that a machine has.
+//! Tortures Coreshard: all operations at once, under adverse conditions, while each item is accounted for.
 //!
 //! - `torture run`: the mixed load, for a time or a number of operations.
 //! - `torture under ADVERSITY`: the load in child processes that are limited, stopped, denied calls.
 //! - `torture kth KIND`: the k-th call of a kind fails, for every k.
 //! - `torture soak`: the load for long, with memory, threads and descriptors watched.
 //!
-//! It ends with 0 if every accepted item ran once or came back, and nothing hung.
+//! It exits with 0 if every accepted item ran once or was returned, and nothing hung.
 
 mod adversity;
 mod kth;
@@ -42,7 +42,7 @@ enum What {
     Run(LoadOptions),
     /// The mixed load in child processes, under an adversity.
     Under(adversity::Options),
-    /// A short load in child processes, of which the k-th call of a kind fails, for every k.
+    /// A short load in child processes whose k-th call of a kind fails, for every k.
     Kth(kth::Options),
     /// The mixed load for long, with memory, threads and descriptors watched.
     Soak(LoadOptions),
@@ -50,16 +50,16 @@ enum What {
 
 #[derive(Args, Clone)]
 pub(crate) struct LoadOptions {
-    /// What is drawn at random is drawn from this.
+    /// The random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that do operations.
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// Ends after so many seconds.
+    /// Ends after this many seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Ends after so many operations of each thread.
+    /// Ends after this many operations of each thread.
     #[arg(long, default_value_t = u64::MAX)]
     operations: u64,
     /// Only these operations.
@@ -68,10 +68,10 @@ pub(crate) struct LoadOptions {
     /// All but these operations.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// Once all queues are there, no more threads than so many more may be started.
+    /// Once all queues are built, at most this many more threads may be started.
     #[arg(long)]
     spare_threads: Option<u64>,
-    /// Where runtime or queues cannot be made, all is well if they say so.
+    /// Succeeds if the runtime or the queues cannot be built and report it.
     #[arg(long)]
     setup_may_fail: bool,
     /// An operation that takes longer, in seconds, is a hang.
@@ -117,7 +117,7 @@ fn run(options: &LoadOptions) -> Result<ExitCode> {
         site => site?,
     };
     if let Some(spare) = options.spare_threads {
-        // Its own threads come on top: those that do operations, and the one that looks for hangs.
+        // Plus the program's threads: one for each thread of operations, and one that detects hangs.
         adversity::limit_threads(spare + options.threads as u64 + 1)?;
     }
     let operations = load::run(&options.plan(), site)?;
@@ -126,13 +126,13 @@ fn run(options: &LoadOptions) -> Result<ExitCode> {
     match balance.verdict() {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(wrong) => {
-            eprintln!("torture: not as promised: {wrong}");
+            eprintln!("torture: broken guarantee: {wrong}");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// Has SIGUSR1 end the system call that it comes into, and do nothing else.
+/// Lets SIGUSR1 interrupt system calls, and do nothing else.
 #[allow(unsafe_code)]
 fn let_signals_interrupt() {
     extern "C" fn nothing(_signal: libc::c_int) {}
@@ -145,7 +145,7 @@ fn let_signals_interrupt() {
     }
 }
 
-/// Ends the process, in which a thread hangs.
+/// Ends the process because a thread hangs.
 #[allow(clippy::print_stderr)]
 pub(crate) fn hung(operation: &str, after: Duration) -> ! {
     eprintln!("torture: hung: {operation} has not ended within {} s", after.as_secs_f64());

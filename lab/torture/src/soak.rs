@@ -1,4 +1,4 @@
-//! The mixed load for long, with memory, threads and descriptors watched: what grows, grows for ever.
+//! The mixed load for long, with memory, threads and descriptors watched: none may keep growing.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::adversity::{descriptors, status_field};
 use crate::ledger::Ledger;
 use crate::load;
 
-/// What the process has at one moment.
+/// The resources of the process at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -35,11 +35,11 @@ impl Sample {
     }
 }
 
-/// Something that is watched: its name, its value, and how much more is no growth.
+/// A watched resource: its name, its value, and how much more does not count as growth.
 type Watched = (&'static str, fn(&Sample) -> u64, u64);
 
-/// What is allowed on top of a tenth: an allocator's slack, workers that happen to be there, files that
-/// happen to be open.
+/// The watched resources. In addition to a tenth, each may grow by an allowance: for the allocator's slack, for workers that
+/// happen to exist, for files that happen to be open.
 const WATCHED: [Watched; 3] = [
     ("memory, KiB", |sample| sample.memory_kib, 4096),
     ("threads", |sample| sample.threads, 8),
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<ExitCode> {
     let mut wrong: Vec<String> = balance.verdict().err().into_iter().collect();
     println!("{:<14}{:>10}{:>42}{:>10}", "", "before", "median of each quarter", "most");
     for (name, value, slack) in WATCHED {
-        // Without what was sampled while everything was dropped.
+        // Without the samples taken while everything was dropped.
         let load: Vec<u64> =
             samples.iter().filter(|sample| sample.at < plan.time).map(value).collect();
         let quarters: Vec<u64> = load.chunks(load.len().div_ceil(4).max(1)).map(median).collect();
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<ExitCode> {
     if wrong.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("torture: not as promised: {}", wrong.join("; "));
+    eprintln!("torture: broken guarantee: {}", wrong.join("; "));
     Ok(ExitCode::FAILURE)
 }
 

@@ -1,5 +1,5 @@
-//! The lower bound: threads that stand by, each woken as early as the machine allows, then its share of the work. Nothing is looked
-//! for, stolen or decided.
+//! The lower bound: each waiting thread is woken as early as the machine allows, and then does its share of the work. Threads do not
+//! search, steal or decide.
 //!
 //! A wake-up holds its caller up for some time, and takes longer until the woken thread runs. Both are measured at the start. The best
 //! broadcast follows from them: every thread that runs wakes the next ones for as long as that is sooner than anyone else could.
@@ -39,7 +39,7 @@ struct Shared {
 /// A broadcast to some threads.
 #[derive(Default)]
 struct Plan {
-    /// By thread, whom it wakes, in this order; the caller's are the last.
+    /// By thread, the threads that it wakes, in order; the caller's are the last.
     wakes: Vec<Vec<usize>>,
     /// The first thread that takes part; the others follow.
     first: usize,
@@ -79,7 +79,7 @@ impl Floor {
         Self { shared, wake_up, threads: Mutex::new(threads), submitted: Mutex::default() }
     }
 
-    /// `cost_ns` is the time that each of so many threads takes, once it runs.
+    /// `cost_ns` is the time that each of a number of threads takes, once it runs.
     fn begin(&self, share: Share, cost_ns: impl Fn(u64) -> u64) {
         let count = self.shared.words.len();
         let plans = (1..=count).map(|threads| Plan::new(count, threads, self.wake_up));
@@ -119,7 +119,7 @@ impl Executor for Floor {
     }
 
     fn end(&self) {
-        // All threads: none is as costly as one that is missing.
+        // Uses all threads: a missing one costs more than any.
         self.begin(Share::End, |threads| (self.shared.words.len() as u64 - threads) << 32);
         let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics"));
         threads.into_iter().for_each(ThreadHandle::join);
@@ -166,7 +166,7 @@ struct WakeUp {
 }
 
 impl WakeUp {
-    /// On the first and the last of the CPUs; the median of some.
+    /// Measures it between the first and the last CPU, as a median.
     fn measure(cpus: &CpuSet) -> Self {
         const TIMES: usize = 9;
         let word = Arc::new((AtomicU32::new(0), std::sync::atomic::AtomicU64::new(0)));

@@ -1,5 +1,5 @@
-//! A queue of words that all threads push to and pop from without a lock, as crossbeam's block-linked lists: a ticket by an atomic
-//! operation on either end, then the slot's own word.
+//! A queue of words that all threads push to and pop from without a lock, like crossbeam's block-linked lists: an atomic operation
+//! on either end gives a ticket, and the ticket's slot has its own word.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -14,7 +14,7 @@ const SLOTS: u64 = 1 << 14;
 pub(crate) struct Injector {
     head: Padded<AtomicU64>,
     tail: Padded<AtomicU64>,
-    /// A value and the lap in which it was written, beside each other as in a block.
+    /// A value and the lap that it was written in, beside each other as in a block.
     slots: Box<[[AtomicU64; 2]]>,
 }
 

@@ -1,5 +1,5 @@
-//! Protocols of other executors, as programs of the simulated machine. Each is written from its project's own description, and is
-//! as good as its project's: none is handicapped.
+//! Protocols of other executors, as programs of the simulated machine. Each follows its project's own description, and none is
+//! handicapped.
 
 pub(crate) mod channel;
 mod deque;

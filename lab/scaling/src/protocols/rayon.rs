@@ -26,7 +26,7 @@ const DEPTH: usize = 512;
 enum Job {
     /// A half of a join: its owner's latch at `depth`.
     Half { owner: usize, depth: usize, work: Work },
-    /// The root of a load, for which a thread outside waits.
+    /// The root of a load. A thread outside waits for it.
     Root(Work),
     /// An item of the burst.
     Item,
@@ -101,7 +101,7 @@ impl Job {
 
 struct Thread {
     deque: Deque,
-    /// By depth; each on a line of its own, as on a stack.
+    /// By depth, each on a separate line, as on a stack.
     latches: Vec<Padded<Latch>>,
     end: Padded<Latch>,
 }
@@ -292,7 +292,7 @@ impl<'pool> Worker<'pool> {
         }
     }
 
-    /// Runs what others have, until the latch is open.
+    /// Runs jobs of other threads until the latch is open.
     fn wait_at(&mut self, depth: usize, latch: &Latch) {
         while !latch.is_open() {
             let mut search = self.shared.sleep.search(self.index);
@@ -312,7 +312,7 @@ impl<'pool> Worker<'pool> {
         }
     }
 
-    /// From all others, beginning anywhere, then from the injector.
+    /// Takes a job from the other threads, starting at a random one, or else from the injector.
     fn find(&mut self) -> Option<Job> {
         // xorshift64
         self.random ^= self.random << 13;

@@ -1,4 +1,4 @@
-//! Where idle threads sleep, as in rayon's registry.
+//! The sleep of idle threads, as in rayon's registry.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
@@ -15,7 +15,7 @@ const CLOSED: u32 = 0;
 const ASLEEP: u32 = 1;
 const OPEN: u32 = 2;
 
-/// A word that a thread waits for. To open it, no look at the waiting thread is needed, unless that sleeps.
+/// A word that a thread waits for. Opening it does not access the waiting thread, unless that sleeps.
 pub(crate) struct Latch(AtomicU32);
 
 impl Latch {
@@ -46,11 +46,11 @@ impl Latch {
     }
 }
 
-/// Rounds without work before a thread says that it grows sleepy; after the next it sleeps.
+/// Rounds without work before a thread becomes sleepy; after the next one it sleeps.
 const SLEEPY: u32 = 32;
 
-/// In the word: sleeping threads below, then those that look for work (sleeping ones among them), and above how many times
-/// jobs came while a thread was sleepy.
+/// The fields of the word, from the lowest bits: sleeping threads, inactive threads (including sleeping ones), and the number of
+/// times that jobs came while a thread was sleepy.
 const ONE_SLEEPS: u64 = 1;
 const ONE_LOOKS: u64 = 1 << 16;
 const ONE_EVENT: u64 = 1 << 32;
@@ -63,7 +63,7 @@ fn looking(word: u64) -> u64 {
     word >> 16 & 0xffff
 }
 
-/// Odd: jobs came since a thread last grew sleepy.
+/// Odd if jobs came since a thread last became sleepy.
 fn events(word: u64) -> u64 {
     word >> 32
 }
@@ -73,15 +73,15 @@ struct Bed {
     wake: AtomicU32,
 }
 
-/// As rayon-core 1.13 does it, written from its own description (`src/sleep/README.md` there): one word for all threads counts
-/// threads that look for work and that sleep; each new job reads it, and wakes as many as it seems to need; a thread that finds
-/// work wakes two more.
+/// The protocol of rayon-core 1.13, written from its own description (`src/sleep/README.md` there): one word for all threads counts
+/// threads that search and threads that sleep. Each new job reads it, and wakes as many threads as seem necessary. A thread that
+/// finds work wakes two more.
 pub(crate) struct Sleep {
     word: Padded<AtomicU64>,
     beds: Vec<Padded<Bed>>,
 }
 
-/// A thread that looks for work that is not its own.
+/// A thread that searches for work of others.
 pub(crate) struct Search<'sleep> {
     sleep: &'sleep Sleep,
     thread: usize,
@@ -149,11 +149,11 @@ impl Sleep {
 }
 
 impl Search<'_> {
-    /// The thread has looked everywhere, and there was no work. It waits for the latch.
+    /// The thread has searched everywhere without finding work. It waits for the latch.
     pub(crate) fn found_none(&mut self, latch: &Latch, injector: &Injector) {
         self.rounds += 1;
         if self.rounds == SLEEPY {
-            // It is sleepy: a thread that brings a job from here on says so in the word.
+            // It is sleepy: from here on, a thread with a new job records that in the word.
             self.seen = events(self.sleep.make_events(0));
         }
         if self.rounds <= SLEEPY {
@@ -189,7 +189,7 @@ impl Search<'_> {
         latch.wake_up();
     }
 
-    /// The thread has found work, or needs none any more.
+    /// The thread has found work, or no longer needs any.
     pub(crate) fn end(self) {
         let word = self.sleep.word.fetch_sub(ONE_LOOKS, SeqCst);
         self.sleep.wake_any(sleeping(word).min(2));

@@ -1,5 +1,5 @@
-//! tokio 1.48's multi-thread scheduler, as far as spawns from outside go: an injection queue behind a mutex, local queues of 256, a
-//! batch taken by each worker, and at most one worker that searches because of a spawn.
+//! The multi-thread scheduler of tokio 1.48, limited to spawns from outside: an injection queue behind a mutex, local queues of 256,
+//! a batch taken by each worker, and at most one worker that searches because of a spawn.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -15,7 +15,7 @@ use crate::executor::{Executor, Items};
 type AtomicU64 = <Sim as Platform>::AtomicU64;
 
 const LOCAL: usize = 256;
-/// A worker looks at the injection queue first after so many tasks.
+/// A worker checks the injection queue first after this many tasks.
 const GLOBAL_INTERVAL: u32 = 31;
 
 /// In the idle word: searching workers below, unparked ones above.
@@ -133,7 +133,7 @@ impl Shared {
                 if std::mem::take(&mut is_searching)
                     && searching(self.idle.fetch_sub(ONE_SEARCHES, SeqCst)) == 1
                 {
-                    // The last one that searched sees to it that another one does.
+                    // The last searching worker wakes another one to search.
                     self.wake_one();
                 }
                 let items = self.items.lock().expect("no thread panics").clone();
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// From the own queue, else a batch of what was injected.
+    /// Takes a task from the worker's queue, or else a batch of injected tasks.
     fn take(&self, index: usize, tick: u32) -> bool {
         if tick.is_multiple_of(GLOBAL_INTERVAL) && self.take_injected(1) > 0 {
             return true;
@@ -176,7 +176,7 @@ impl Shared {
         })
     }
 
-    /// Half of what another worker has, beginning anywhere; else from the injection queue.
+    /// Steals half of the tasks of another worker, starting at a random one, or else takes from the injection queue.
     fn steal(&self, index: usize, random: &mut u64) -> bool {
         *random ^= *random << 13;
         *random ^= *random >> 7;
@@ -202,7 +202,7 @@ impl Shared {
         self.take_injected(1) > 0
     }
 
-    /// Returns whether the worker searches when it has been woken.
+    /// Returns whether the worker searches after it was woken.
     fn park(&self, index: usize, is_searching: bool) -> bool {
         let mut sleepers = self.sleepers.lock();
         let less = ONE_UNPARKED + u64::from(is_searching) * ONE_SEARCHES;

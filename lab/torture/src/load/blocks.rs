@@ -1,4 +1,4 @@
-//! Block requests, in memory and in a file, with what they wrote read again.
+//! Block requests, in memory and in a file. The data that they wrote is read back.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const BLOCK: usize = 4096;
 const BLOCKS: u64 = 16;
 
 pub(super) fn in_memory(site: &Site, rng: &mut Rng) {
-    // A device without its memory, or its thread, is an error of the machine's.
+    // If a device gets no memory or thread, the machine is at fault.
     let _ = write_and_read(site, rng, Arc::new(Memory::new(BLOCKS * BLOCK as u64)));
 }
 
@@ -61,10 +61,10 @@ fn write_and_read(
         if completed.result.is_ok() {
             let data = completed.payload.into_one();
             let is_whole = data.is_some_and(|data| data.iter().all(|byte| *byte == value));
-            site.ledger.check(is_whole, "what was written is not what was read");
+            site.ledger.check(is_whole, "a block does not have the data that was written");
         }
     }
-    // Dropped with requests in flight, now and then.
+    // Sometimes dropped with requests in flight.
     if rng.bool() {
         let _ = queue.submit(Request::read(0, vec![0; BLOCK]), 0);
     }

@@ -1,4 +1,4 @@
-//! Futures: awaited, detached, cancelled, asleep, woken by strangers.
+//! Futures: awaited, detached, cancelled, asleep, woken by other threads.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -33,7 +33,7 @@ pub(super) fn cancel(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
     let entry = site.ledger.cancellable("a cancelled future");
     let mut polls = 0;
-    // Woken by a thread of nobody's, which may come too late.
+    // Woken by a plain thread, possibly too late.
     let by_stranger = rng.u32(..8) == 0;
     let spawned = queue.spawn(async move {
         poll_fn(|context| {
@@ -64,11 +64,11 @@ pub(super) fn sleep(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
     let entry = site.ledger.cancellable("a sleeping future");
     let Ok(sleep) = site.runtime.sleep(Duration::from_micros(rng.u64(..3_000))) else {
-        // No timekeeper can be had now.
+        // The timekeeper cannot be started now.
         return entry.back();
     };
     let spawned = queue.spawn(async move {
-        // An error is told where the timekeeper's thread cannot be started.
+        // It fails if the timekeeper's thread cannot be started.
         let _ = sleep.await;
         entry.ran();
     });

@@ -1,4 +1,4 @@
-//! What happens to queues and runtimes as a whole: made, changed, frozen, moved, forked away, dropped.
+//! Operations on whole queues and runtimes: build, change, freeze, move, fork, drop.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -15,7 +15,7 @@ const WAKES: [Wake; 3] = [Wake::UnderLock, Wake::AfterUnlock, Wake::Coalesced];
 
 pub(super) fn freeze(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
-    // Refused where the workers of a past shape cannot be had: then nothing was frozen.
+    // Fails if the workers of a past shape cannot be started: then nothing was frozen.
     if queue.freeze().is_ok() {
         thread::sleep(Duration::from_micros(rng.u64(..500)));
         site.ledger.check(patiently(|| queue.thaw()).is_ok(), "a frozen queue was not thawed");
@@ -23,7 +23,7 @@ pub(super) fn freeze(site: &Site, rng: &mut Rng) {
 }
 
 pub(super) fn change(site: &Site, rng: &mut Rng) {
-    // Not the ordered one, whose limit is what it is for, and not the limited one.
+    // Not the ordered and the limited ones, whose limits must not change.
     let queue = &site.queues[[0, 3, 4, 5][rng.usize(..4)]];
     let change = queue.change();
     let _ = match rng.u32(..4) {
@@ -59,7 +59,7 @@ pub(super) fn short_queue(site: &Site, rng: &mut Rng) {
         Ok(queue) => {
             let inner = queue.clone();
             let queued = queue.queue(move || {
-                // The last handle of a queue may go with its own item.
+                // An item may drop the last handle of its queue.
                 drop(inner);
                 entry.ran();
             });
@@ -94,7 +94,7 @@ pub(super) fn short_runtime(site: &Site, rng: &mut Rng) {
 pub(super) fn usable_cpus(site: &Site, rng: &mut Rng) {
     let all = site.topology.online();
     let some: CpuSet = all.iter().filter(|_| rng.bool()).collect();
-    // Where a worker cannot be had the queue keeps its old shape.
+    // If a worker cannot be started, the queue keeps its old shape.
     let _ = site.runtime.set_usable(some);
     thread::sleep(Duration::from_micros(rng.u64(..500)));
     let _ = site.runtime.set_usable(all.clone());
@@ -106,12 +106,12 @@ pub(super) fn statistics(site: &Site, rng: &mut Rng) {
     std::hint::black_box(coreshard::runtime().map(|runtime| runtime.stats()).is_ok());
 }
 
-/// A child process: every call that needs the runtime's threads says that they are not there, and
-/// nothing hangs on the way out.
+/// In a child process, every call that needs the runtime's threads reports that they do not exist, and
+/// the exit does not hang.
 #[allow(unsafe_code)]
 pub(super) fn fork(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
-    // SAFETY: the child calls what is said to work in a forked process, and ends by `_exit`.
+    // SAFETY: the child calls only functions that work in a forked process, and ends by `_exit`.
     let child = unsafe { libc::fork() };
     match child {
         -1 => {}
@@ -130,11 +130,11 @@ pub(super) fn fork(site: &Site, rng: &mut Rng) {
     }
 }
 
-/// The status of a child that ends by itself.
+/// Waits for a child that ends by itself, and returns its status.
 #[allow(unsafe_code)]
 fn wait_for(child: libc::pid_t) -> i32 {
     let mut status = 0;
-    // SAFETY: a child of this process, and a word of this frame.
+    // SAFETY: a child of this process, and a word on this stack.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {}
     status
 }

@@ -1,8 +1,7 @@
-//! The mixed load: some threads, each doing one operation after the other, drawn at random from all that
-//! there are.
+//! The mixed load: several threads that each do one operation after the other, drawn at random.
 //!
-//! What is shared (queues, reusable items) is used by all threads at once. What an operation begins it also
-//! ends, so a frozen queue is thawed by whoever froze it.
+//! All threads use the queues and reusable items at once. Each operation undoes its own changes: for example, it thaws a
+//! queue that it has frozen.
 
 mod blocks;
 mod futures;
@@ -58,13 +57,13 @@ const OPERATIONS: &[(&str, u32, Operation)] = &[
     ("real_time", 1, realtime::tasks),
 ];
 
-/// What all threads work on.
+/// The objects that all threads use.
 pub(crate) struct Site {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) topology: Topology,
     pub(crate) cpus: CpuSet,
     pub(crate) runtime: Runtime,
-    /// Queues that live as long as the load, each of another kind.
+    /// Queues of different kinds that live as long as the load.
     pub(crate) queues: Vec<Workqueue>,
     pub(crate) works: Vec<(Work, Arc<AtomicU64>)>,
     _tick: Option<Periodic>,
@@ -72,14 +71,14 @@ pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
 }
 
-/// How long the load runs, and how.
+/// The duration and the settings of the load.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) threads: usize,
-    /// Until this time has passed, or
+    /// Ends the load after this time.
     pub(crate) time: Duration,
-    /// until each thread has done so many operations.
+    /// Ends the load when each thread has done this many operations.
     pub(crate) operations: u64,
     /// Only these, if any are named.
     pub(crate) only: Vec<String>,
@@ -94,7 +93,7 @@ impl Plan {
         let known = |name: &String| OPERATIONS.iter().any(|(known, ..)| known == name);
         if let Some(name) = self.only.iter().chain(&self.without).find(|name| !known(name)) {
             let all: Vec<_> = OPERATIONS.iter().map(|(name, ..)| *name).collect();
-            anyhow::bail!("there is no operation {name:?}; there are {}", all.join(", "));
+            anyhow::bail!("unknown operation {name:?}: expected one of {}", all.join(", "));
         }
         let is_wanted = |name: &str| {
             (self.only.is_empty() || self.only.iter().any(|only| only == name))
@@ -109,7 +108,7 @@ impl Plan {
 
 impl Site {
     pub(crate) fn new(ledger: &Arc<Ledger>) -> Result<Self> {
-        // Two caches with two cores each, laid over the CPUs there are: several pods on any machine.
+        // Two caches with two cores each, laid over the real CPUs: several pods on any machine.
         let topology = Topology::from_synthetic("package:1 l3:2 core:2 pu:1")?;
         let cpus = coreshard::runtime_builder()?.build()?.usable();
         let runtime = Runtime::builder(topology.clone())
@@ -118,7 +117,7 @@ impl Site {
             .idle_timeout(Duration::from_millis(5))
             .build()?;
         let build = || runtime.workqueue();
-        // Under a limit of threads a first worker may have to be asked for several times.
+        // With a limit on threads, the first worker's start may have to be retried.
         let queues = vec![
             patiently(|| build().name("plain").build())?,
             patiently(|| build().name("ordered").ordered().build())?,
@@ -157,7 +156,7 @@ impl Site {
     }
 }
 
-/// Tries for a while: what is refused now, for want of a thread, may be had later.
+/// Retries for a while: a call that fails for lack of a thread may succeed later.
 pub(crate) fn patiently<T, E>(mut build: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let begin = Instant::now();
     loop {
@@ -170,14 +169,14 @@ pub(crate) fn patiently<T, E>(mut build: impl FnMut() -> Result<T, E>) -> Result
     }
 }
 
-/// What one thread is at, for whoever looks for hangs.
+/// The progress of one thread, for the detection of hangs.
 struct Progress {
-    /// Operations that it has ended, or [`OVER`].
+    /// Operations that it has finished, or [`OVER`].
     ended: AtomicU64,
     operation: AtomicU32,
 }
 
-/// This thread is at nothing.
+/// This thread has no operation.
 const OVER: u64 = u64::MAX;
 
 /// Runs the load. Returns how many operations were done.
@@ -186,7 +185,7 @@ pub(crate) fn run(plan: &Plan, site: Site) -> Result<u64> {
     let weights: u32 = operations.iter().map(|(_, weight, _)| weight).sum();
     let done = AtomicU64::new(0);
     let over = AtomicBool::new(false);
-    // One more, for the end, which has not begun.
+    // One more for the end of the load, which has not begun.
     let all: Vec<Progress> = (0..=plan.threads)
         .map(|at| Progress {
             ended: AtomicU64::new(if at == plan.threads { OVER } else { 0 }),
@@ -228,11 +227,11 @@ pub(crate) fn run(plan: &Plan, site: Site) -> Result<u64> {
             };
             let threads: Vec<_> = (0..plan.threads).map(thread).collect::<Result<_, _>>()?;
             for thread in threads {
-                thread.join().expect("what an operation throws is caught");
+                thread.join().expect("panics of operations are caught");
             }
             Ok(())
         })?;
-        // The end is watched too.
+        // The end is also watched.
         all[plan.threads].ended.store(0, Relaxed);
         site.end()
     })?;
@@ -264,7 +263,7 @@ impl Drop for Until<'_> {
 }
 
 impl Site {
-    /// Drops everything, and waits for what was accepted.
+    /// Waits for accepted items, and drops everything.
     fn end(self: Site) -> Result<()> {
         let Self { runtime, queues, works, ledger, .. } = self;
         for queue in &queues {
@@ -277,7 +276,7 @@ impl Site {
     }
 }
 
-/// Ends the process, with words, where a thread is in one operation for too long.
+/// Ends the process with a message if an operation of a thread takes too long.
 fn watch_for_hangs(all: &[Progress], names: &[&str], over: &AtomicBool, hang_after: Duration) {
     let mut last: Vec<(u64, Duration)> = vec![(0, Duration::ZERO); all.len()];
     let pause = Duration::from_millis(50);
@@ -285,7 +284,7 @@ fn watch_for_hangs(all: &[Progress], names: &[&str], over: &AtomicBool, hang_aft
         thread::sleep(pause);
         for (at, (progress, (ended, idle))) in all.iter().zip(&mut last).enumerate() {
             let now = progress.ended.load(Relaxed);
-            // Own looks are counted, not the clock: a stopped process makes none.
+            // Counts its own checks instead of the clock: a stopped process makes none.
             *idle = if now == *ended && now != OVER { *idle + pause } else { Duration::ZERO };
             *ended = now;
             if *idle > hang_after {

@@ -13,7 +13,7 @@ pub(super) fn queue(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
     for _ in 0..rng.u32(1..64) {
         let entry = site.ledger.entry("queue");
-        // The entry is a large closure now and then, which is boxed.
+        // Sometimes the closure is large, and so boxed.
         let ballast = [rng.u64(..); 8];
         if rng.bool() {
             site.ledger.accepted("queue", queue.queue(move || entry.ran()));
@@ -25,7 +25,7 @@ pub(super) fn queue(site: &Site, rng: &mut Rng) {
             site.ledger.accepted("queue, boxed", queue.queue(item));
         }
     }
-    // Who never waits can be ahead of the workers by any number of items.
+    // A producer that never waits could get ahead of the workers by any number of items.
     if rng.u32(..4) == 0 {
         site.ledger.succeeded("flush behind a burst", queue.flush());
     }
@@ -35,7 +35,7 @@ pub(super) fn queue_somewhere(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
     let mut entry = Some(site.ledger.entry("an item for a CPU or a node"));
     let mut item = move || entry.take().expect("an item runs once").ran();
-    // Refused, where there is no such CPU or node: the caller runs it.
+    // Rejected if the CPU or node does not exist: the caller runs it.
     if rng.bool() {
         if let Err(refused) = queue.queue_on(CpuId(rng.u32(..6)), item) {
             item = refused.into_item();
@@ -92,7 +92,7 @@ pub(super) fn nested_scope(site: &Site, rng: &mut Rng) {
             site.ledger.accepted("an open queue refused a nested item", queued);
         });
     }
-    // Of the kinds without a limit: with one it would wait for itself.
+    // A queue without a limit: with one, it would wait for itself.
     let queue = &site.queues[[0, 3, 4, 5][rng.usize(..4)]];
     nest(site, queue, rng.u32(1..6));
 }
@@ -132,7 +132,7 @@ pub(super) fn loops(site: &Site, rng: &mut Rng) {
     site.ledger.check(done.is_none() || count.into_inner() == length, "a range left something out");
 }
 
-/// Panics when it is dropped, once its item has run: one that comes back does not.
+/// Panics when it is dropped after its item has run. If the item is returned, it does not.
 struct Bomb {
     armed: bool,
 }
@@ -165,7 +165,7 @@ pub(super) fn panics(site: &Site, rng: &mut Rng) {
             let thrown: Result<(), _> = handle.join();
             site.ledger.check(
                 thrown.is_err_and(|panic| panic.into_payload().is::<u32>()),
-                "what an item threw did not come back",
+                "an item's panic was not returned",
             );
         }
         2 => {
@@ -178,13 +178,13 @@ pub(super) fn panics(site: &Site, rng: &mut Rng) {
             site.ledger.accepted("an open queue refused an item", queued);
         }
         _ => {
-            // Nobody looks at the result, whose destructor panics.
+            // The result is not used, and its destructor panics.
             let queued = queue.submit(move || {
                 entry.ran();
                 Bomb { armed: true }
             });
             let handle = site.ledger.accepted("an open queue refused a submission", queued);
-            // An output that is there already is dropped here, by its owner.
+            // An available output is dropped here, with its handle.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
         }
     }

@@ -14,12 +14,12 @@ pub(super) fn tasks(site: &Site, rng: &mut Rng) {
     let Ok((executor, _)) = builder.build_degraded() else { return };
     for _ in 0..rng.u32(1..8) {
         let entry = site.ledger.entry("a real-time task");
-        // Refused where its thread cannot be had: then it did not come back, but was dropped.
+        // Rejected if its thread cannot be started: then it was not returned, but dropped.
         let mut slot = Some(entry);
         let refused = std::sync::Arc::new(std::sync::Mutex::new(slot.take()));
         let item = std::sync::Arc::clone(&refused);
         let task = executor.spawn(priority(rng), move || {
-            let entry = item.lock().expect("nobody panics here").take();
+            let entry = item.lock().expect("no holder panics").take();
             entry.expect("a task runs once").ran();
         });
         match task {
@@ -28,7 +28,7 @@ pub(super) fn tasks(site: &Site, rng: &mut Rng) {
             }
             Ok(_) => {}
             Err(_) => {
-                if let Some(entry) = refused.lock().expect("nobody panics here").take() {
+                if let Some(entry) = refused.lock().expect("no holder panics").take() {
                     entry.back();
                 }
             }

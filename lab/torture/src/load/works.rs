@@ -14,7 +14,7 @@ pub(super) fn work(site: &Site, rng: &mut Rng) {
     let before = ran.load(Relaxed);
     match rng.u32(..8) {
         0..4 => {
-            // Refused while it is disabled, or its queue is drained.
+            // Rejected while it is disabled, or its queue is drained.
             if let Err(error) = work.queue(site.any_queue(rng)) {
                 let is_expected = matches!(
                     error.reason(),
@@ -38,10 +38,10 @@ pub(super) fn delayed(site: &Site, rng: &mut Rng) {
     let queue = site.any_queue(rng);
     let delay = Duration::from_micros(rng.u64(..2_000));
     let (work, _) = &site.works[rng.usize(..site.works.len())];
-    // Refused where it is disabled just now, or no timekeeper can be had.
+    // Rejected if it is disabled now, or if the timekeeper cannot be started.
     let _ =
         if rng.bool() { work.queue_after(queue, delay) } else { work.modify_delay(queue, delay) };
-    // One of its own, whose last handle goes before it is due, and takes a queue along.
+    // A separate item: its last handle, and that of its queue, may be dropped before it is due.
     let entry = site.ledger.cancellable("a delayed work");
     let mut entry = Some(entry);
     let held = queue.clone();
