@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- speed: made by peers/speed.py -->\n", "<!-- speed ends -->\n"
-# Coreshard's own other faces are no others.
+# Coreshard's bindings do not count as other executors.
 OWN = {"coreshard", "coreshard-c", "coreshard-cpp", "floor"}
 ROWS = [
     ("flood of empty items, 1 producer", "flood", {"item_ns": 0, "producers": 1}),

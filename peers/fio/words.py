@@ -16,8 +16,8 @@ import tempfile
 import time
 
 BLOCK = 4096
-# The words of a job, with bs=4k and an engine, on a file of 1 MiB that is there, or with file=none is not; `verify` stands for each
-# program's own kind. Then what may differ: by which part at most, by which rule (see `differs`), or for which reason.
+# The words of a job, with bs=4k and an engine, on an existing file of 1 MiB, or on a new one with file=none; `verify` stands for
+# each program's own kind. Then the permitted differences: a largest relative one, a rule (see `differs`), or a reason.
 JOBS = [
     ("rw=write", {}),
     ("rw=write runtime=60", {}),
@@ -89,14 +89,14 @@ JOBS = [
 
 
 def blocks_of(path):
-    """The blocks that hold something else than zeros."""
+    """Returns the blocks that are not all zeros."""
     with open(path, "rb") as file:
         data = file.read()
     return sum(1 for at in range(0, len(data), BLOCK) if any(data[at : at + BLOCK])), len(data)
 
 
 def run(command, folder, words, verify):
-    """What a program has done with a job file: bytes written, bytes read, blocks, size of the file, seconds."""
+    """Runs a job file. Returns the bytes written, bytes read, blocks, size of the file, and seconds."""
     path, jobs = os.path.join(folder, "file"), os.path.join(folder, "job.fio")
     if os.path.exists(path):
         os.remove(path)
@@ -111,7 +111,7 @@ def run(command, folder, words, verify):
     with open(jobs, "w", encoding="ascii") as file:
         file.write("[job]\nbs=4k\nfilename={}\n{}\n".format(path, "\n".join(lines)))
     began = time.monotonic()
-    # fio leaves the state of its verification where it runs.
+    # fio leaves the state of its verification in the current folder.
     done = subprocess.run(command + [jobs], cwd=folder, capture_output=True, text=True, check=False)
     wall = time.monotonic() - began
     if done.returncode != 0:
@@ -125,12 +125,12 @@ def run(command, folder, words, verify):
 
 
 def differs(what, theirs, ours, allowed):
-    """How ours differ from theirs, where that is not allowed."""
+    """Returns a difference between the two results that is not permitted, if any."""
     if what not in allowed:
         return theirs[what] != ours[what]
     kind = allowed[what]
     if kind == "speed":
-        # As fast as the program is: at least once around.
+        # Depends on the program's speed: at least one full pass.
         return min(theirs[what], ours[what]) < 1 << 20
     if kind == "mixed":
         return ours["blocks"] * BLOCK != ours["written"]
@@ -158,7 +158,7 @@ def main():
             if "file=none" not in words:
                 columns.append("blocks")
             bad = [what for what in columns if differs(what, theirs, ours, allowed)]
-            # A word that bounds the time bounds it from below; a busy machine takes longer.
+            # Such a word is a lower bound of the time; a busy machine takes longer.
             if ("rate_iops" in words or "time_based" in words and "runtime" in words) and theirs["ms"] > 100:
                 if ours["ms"] < 0.9 * theirs["ms"]:
                     bad.append("ms")

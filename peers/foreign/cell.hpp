@@ -184,7 +184,7 @@ inline void print_samples(const char* name, Samples samples) {
     std::printf("\n");
 }
 
-// Less what it costs to look at the clock twice.
+// Subtracts the cost of two clock readings.
 inline void print_calls(Samples call) {
     u64 cost_ns = UINT64_MAX;
     for (int at = 0; at < 1000; ++at) {
@@ -208,7 +208,7 @@ inline void print_figure(const char* name, double value) { std::printf("figure %
 [[noreturn]] inline void end_cell() {
     std::printf("peak_rss_bytes %llu\nend\n", (unsigned long long)(status_field("VmHWM") * 1024));
     std::fflush(stdout);
-    // Without tearing the executor down, as the Rust program.
+    // Does not tear the executor down, like the Rust program.
     std::_Exit(0);
 }
 
@@ -218,7 +218,7 @@ inline void print_figure(const char* name, double value) { std::printf("figure %
     std::_Exit(0);
 }
 
-// A place where threads wait until all of them are there.
+// Blocks threads until all of them have arrived.
 class Barrier {
     std::mutex mutex;
     std::condition_variable all_there;
@@ -391,7 +391,7 @@ void ping_pong(const Cell& cell) {
 
 constexpr size_t ITEMS = 64;
 
-// What the items of a burst share.
+// Shared by the items of a burst.
 struct Burst {
     std::atomic<u64> submitted_ns[ITEMS], started_ns[ITEMS];
     std::atomic<u64> left{ITEMS};
@@ -579,7 +579,7 @@ void mixed(const Cell& cell) {
     end_cell();
 }
 
-// Runs a workload that only needs spawn. Returns where the workload is another.
+// Runs a workload that only needs spawn. Returns if it is another workload.
 template <class Peer>
 void run_spawning(const Cell& cell) {
     std::string workload = cell.text("workload");

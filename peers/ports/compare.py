@@ -92,7 +92,7 @@ def jobs(cases, arguments):
             order = ["coreshard", "rayon"] if turn % 2 == 0 else ["rayon", "coreshard"]
             for executor in order:
                 runs = results[name][executor]
-                # What hung twice is known to.
+                # A job that hung twice is not run again.
                 if sum(not run["ended"] for run in runs) < 2:
                     runs.append(run_job(case, executor, arguments.limit))
     print("| job | bytes | wall, ms | wall ÷ rayon's | CPU ÷ rayon's | threads | rayon's | memory, MiB | ÷ rayon's |")
@@ -117,7 +117,7 @@ def jobs(cases, arguments):
 
 
 class Server:
-    """A server of ours, until its standard input ends."""
+    """One of the programs that serve until their standard input ends."""
 
     def __init__(self, words):
         self.process = subprocess.Popen(
@@ -145,7 +145,7 @@ class Server:
 
 
 def seconds(text):
-    """What wrk prints; not a number where there was no answer."""
+    """Parses a time that wrk printed. Not a number if there was no answer."""
     match = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text)
     if not match:
         return float("nan")

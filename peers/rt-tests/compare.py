@@ -35,7 +35,7 @@ def marks(threads):
 
 
 def measure(command, path):
-    # Neither program writes over a file of the turn before.
+    # Neither program overwrites the file of the previous turn.
     if os.path.exists(path):
         os.remove(path)
     done = subprocess.run(command, capture_output=True, text=True)

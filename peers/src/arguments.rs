@@ -1,4 +1,4 @@
-//! What the program is asked on its command line.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Items in each run, instead of each workload's own number.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) items: Option<u64>,
-    /// Fewer runs and items, for a look in between.
+    /// Fewer runs and items, for a quick look.
     #[arg(long)]
     quick: bool,
     /// CPUs, and worker threads of each peer.

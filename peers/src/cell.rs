@@ -1,6 +1,5 @@
-//! A cell: one peer under one workload, in a fresh process of its own. This is what goes in, as
-//! `key=value` arguments, and what comes out, as lines of text. The programs of other languages take
-//! and print the same.
+//! A cell: one peer under one workload, in a fresh process. This module has its input, `key=value` arguments,
+//! and its output, lines of text. The programs of other languages take and print the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use crate::measure::{Samples, Usage, clock_cost_ns};
 /// The parameters of a workload that a user sees, such as `producers`.
 pub(crate) type Params = BTreeMap<String, u64>;
 
-/// What a cell is to do.
+/// The input of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) workload: String,
@@ -19,7 +18,7 @@ pub(crate) struct Cell {
     pub(crate) items: u64,
     /// Workers the peer is to have; the process is bound to as many CPUs.
     pub(crate) workers: usize,
-    /// What `measure::calibrate_rounds_per_ms` said.
+    /// The result of `measure::calibrate_rounds_per_ms`.
     pub(crate) rounds_per_ms: u64,
     pub(crate) params: Params,
 }
@@ -69,24 +68,24 @@ impl Cell {
     }
 }
 
-/// What a cell measured.
+/// The measurements of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Measured {
     /// Items in the timed pass.
     pub(crate) items: u64,
-    /// From the first producer's start to the last item's end. 0 where throughput has no meaning.
+    /// From the first producer's start to the last item's end. 0 if throughput has no meaning.
     pub(crate) elapsed_ns: u64,
     pub(crate) cpu_ns: Option<u64>,
     pub(crate) context_switches: Option<u64>,
     pub(crate) peak_rss_bytes: Option<u64>,
     pub(crate) allocations_per_item: Option<f64>,
-    /// How long submitting took, less what looking at the clock costs: value in nanoseconds, count.
+    /// The duration of the submitting call, without the cost of the clock: value in nanoseconds, count.
     pub(crate) call: Vec<(u64, u64)>,
-    /// From submitting to what the workload calls the end.
+    /// From the submission to the end, as the workload defines it.
     pub(crate) end_to_end: Vec<(u64, u64)>,
-    /// What only this workload knows.
+    /// Figures that only this workload has.
     pub(crate) figures: BTreeMap<String, f64>,
-    /// What a reader must know about this row.
+    /// A remark about this row for the reader.
     pub(crate) note: Option<String>,
 }
 
@@ -157,7 +156,7 @@ impl Measured {
     }
 }
 
-/// How a cell ended that did not fail.
+/// The outcome of a cell that did not fail.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Measured(Box<Measured>),
@@ -173,7 +172,7 @@ impl Outcome {
         }
     }
 
-    /// Reads what a cell printed. A text without its `end` is one whose cell died.
+    /// Parses the output of a cell. Output without its `end` means that the cell died.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut measured = Measured::default();
         let mut unfit = None;
@@ -208,7 +207,7 @@ impl Outcome {
                         None => Self::Measured(Box::new(measured)),
                     });
                 }
-                _ => return Err(format!("the cell printed a line that nobody knows: {line:.60}")),
+                _ => return Err(format!("the cell printed an unknown line: {line:.60}")),
             }
         }
         Err("the cell stopped before it had printed its figures".to_owned())

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::cell::{Cell, Outcome};
 
-/// Where a peer's cells run.
+/// The program that runs a peer's cells.
 #[derive(Clone, Debug)]
 pub(crate) enum Program {
     /// This program, or another that takes the same arguments.
     Ready { program: PathBuf, first_arguments: Vec<String> },
-    /// It cannot be had here, for the reason given.
+    /// It is not available here, for the given reason.
     Absent(String),
-    /// It should be here and does not build, for the reason given.
+    /// It should be available but does not build, for the given reason.
     Broken(String),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Bounds {
     pub(crate) time_limit: Duration,
 }
 
-/// Runs the cell in a process of its own.
+/// Runs the cell in a new process.
 pub(crate) fn run(program: &Program, cell: &Cell, bounds: &Bounds) -> Run {
     match program {
         Program::Absent(reason) => Run::Absent(reason.clone()),
@@ -60,11 +60,11 @@ fn run_command(mut command: Command, bounds: &Bounds) -> io::Result<Run> {
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
     let (over, ended) = mpsc::channel();
-    // The ends of the pipes tell that the process is over, so nothing here polls meanwhile.
+    // The pipes are closed when the process exits, so no polling is needed.
     let errors = thread::spawn(move || read_all(stderr));
     let output = thread::spawn(move || {
         let text = read_all(stdout);
-        // Nobody listens any more if the time was over.
+        // After a timeout, the receiver no longer exists.
         let _ = over.send(());
         text
     });
@@ -114,7 +114,7 @@ fn bind_to_cpus(command: &mut Command, cpus: &[usize]) {
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes a set of the size it is told.
+    // SAFETY: the call writes a set of the given size.
     let failed = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     if failed != 0 {
         return Err(io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! The peers of other languages: their programs travel in this one as source and are built when they
-//! are needed, where their toolchain and library are present.
+//! The peers of other languages: this program contains their source code. They are built when they are
+//! needed, if their toolchain and library are present.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,10 +15,10 @@ const GO: &str = include_str!("../foreign/go.go");
 struct Cpp {
     name: &'static str,
     source: &'static str,
-    /// A header that is there if the library is.
+    /// A header that exists if the library is installed.
     header: &'static str,
     options: &'static [&'static str],
-    /// What pkg-config tells further options of.
+    /// The pkg-config package with further options.
     pkg_config: Option<&'static str>,
     package: &'static str,
 }
@@ -30,7 +30,7 @@ const CPP: [Cpp; 6] = [
         header: "coreshard.hpp",
         options: &["-std=c++20"],
         pkg_config: Some("coreshard-cpp"),
-        package: "none; bindings/cpp/install.sh installs it, and PKG_CONFIG_PATH says where",
+        package: "none; bindings/cpp/install.sh installs it, and PKG_CONFIG_PATH must contain its folder",
     },
     Cpp {
         name: "coreshard-c",
@@ -38,13 +38,13 @@ const CPP: [Cpp; 6] = [
         header: "coreshard.h",
         options: &[],
         pkg_config: Some("coreshard"),
-        package: "none; bindings/c/install.sh installs it, and PKG_CONFIG_PATH says where",
+        package: "none; bindings/c/install.sh installs it, and PKG_CONFIG_PATH must contain its folder",
     },
     Cpp {
         name: "libdispatch",
         source: include_str!("../foreign/libdispatch.cpp"),
         header: "dispatch/dispatch.h",
-        // Its headers ask by names that are clang's.
+        // Its headers use clang's feature checks.
         options: &["-D__has_feature(name)=0", "-D__has_extension(name)=0", "-ldispatch"],
         pkg_config: None,
         package: "libdispatch-dev",
@@ -75,8 +75,8 @@ const CPP: [Cpp; 6] = [
     },
 ];
 
-/// The program that runs a peer's cells: `own` for Rust peers, else one that is built now unless it
-/// was before. Built programs are kept beside `own`.
+/// Returns the program that runs a peer's cells: `own` for Rust peers, otherwise another one, built now
+/// unless it exists. Built programs are kept beside `own`.
 pub(crate) fn program(peer: &str, own: &Path) -> Program {
     let directory = own.parent().unwrap_or(Path::new(".")).join("foreign");
     let built = match CPP.iter().find(|cpp| cpp.name == peer) {
@@ -95,9 +95,9 @@ pub(crate) fn program(peer: &str, own: &Path) -> Program {
 }
 
 enum Missing {
-    /// What is to be installed.
+    /// The package that must be installed.
     Here(String),
-    /// It is all there, and does not build.
+    /// All packages are installed, but it does not build.
     Broken(String),
 }
 
@@ -112,7 +112,7 @@ fn build_cpp(cpp: &Cpp, directory: &Path) -> Result<PathBuf, Missing> {
             Missing::Here(format!("pkg-config has no {package} (Debian: {})", cpp.package))
         })?,
     };
-    // Only preprocessed, from its standard input: tells whether the header is found.
+    // Only preprocesses its standard input: succeeds if the header is found.
     let mut probe = Command::new(&compiler);
     probe.args(["-std=c++17", "-DEIGEN_USE_THREADS", "-DASIO_STANDALONE"]).args(cpp.options);
     probe.args(&options);
@@ -128,7 +128,7 @@ fn build_cpp(cpp: &Cpp, directory: &Path) -> Result<PathBuf, Missing> {
     })
 }
 
-/// The options by which a package is compiled and linked, and found again where it lies.
+/// Returns the options for compiling and linking with a package, and for finding it at run time.
 fn pkg_config(package: &str) -> Option<Vec<String>> {
     let output = Command::new("pkg-config").args(["--cflags", "--libs", package]).output().ok()?;
     let options = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
@@ -154,7 +154,7 @@ fn build_go(directory: &Path) -> Result<PathBuf, Missing> {
     })
 }
 
-/// The 26 of `go1.26.8`; anything of a later major version is newer than all.
+/// Returns the 26 of `go1.26.8`. A later major version counts as newer than all.
 fn go_minor(version: &str) -> Option<u32> {
     let mut parts = version.trim().strip_prefix("go")?.split(['.', '-', ' ']);
     let major: u32 = parts.next()?.parse().ok()?;
@@ -165,8 +165,8 @@ fn go_minor(version: &str) -> Option<u32> {
     digits(parts.next()?).parse().ok()
 }
 
-/// Writes the source into the directory and builds it, unless the program of this very source is
-/// there.
+/// Writes the source into the directory and builds it, unless the program of the same source exists
+/// there already.
 fn build(
     directory: &Path,
     name: &str,
@@ -185,7 +185,7 @@ fn build(
     let source_path = directory.join(format!("{name}.{extension}"));
     fs::write(directory.join("cell.hpp"), CELL_HPP).map_err(broken)?;
     fs::write(&source_path, source).map_err(broken)?;
-    // Built aside and then renamed, so that a build that was cut short is not taken for a program.
+    // Built under another name and then renamed, so that an aborted build does not count as a program.
     let aside = directory.join(format!("{name}-{}", std::process::id()));
     let output = command(&source_path, &aside).stdin(Stdio::null()).output().map_err(broken)?;
     if !output.status.success() {
@@ -209,7 +209,7 @@ fn succeeds_with_input(command: &mut Command, input: &str) -> bool {
     let quiet = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = quiet.spawn() else { return false };
     if let Some(mut stdin) = child.stdin.take() {
-        // If the child does not read it, its status tells.
+        // If the child does not read it, its status shows that.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait().is_ok_and(|status| status.success())
@@ -253,9 +253,9 @@ mod tests {
             package: "libnone-dev",
         };
         let Err(Missing::Here(reason)) = build_cpp(&cpp, Path::new("/no/such/directory")) else {
-            panic!("there is no such header");
+            panic!("the header does not exist");
         };
-        // Where there is no compiler either, that is what is missing first.
+        // Without a compiler, the compiler is reported first.
         assert!(reason.contains("libnone-dev") || reason.contains("g++"), "{reason}");
     }
 }

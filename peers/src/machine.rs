@@ -8,7 +8,7 @@ fn first_value(path: &str, key: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// In one line: the processor, the CPUs used, memory and kernel.
+/// Describes in one line the processor, the CPUs used, memory and kernel.
 pub(crate) fn describe(cpus: &[usize]) -> String {
     let unknown = || "unknown".to_owned();
     let model = first_value("/proc/cpuinfo", "model name").unwrap_or_else(unknown);
@@ -30,7 +30,7 @@ pub(crate) fn load_average() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// What a reader must know.
+/// Notes for the reader.
 pub(crate) fn notes(load_before: &str, load_after: &str) -> Vec<String> {
     vec![
         format!("Load averages were {load_before} before and {load_after} after."),

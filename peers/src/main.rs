@@ -57,12 +57,12 @@ fn main() -> ExitCode {
 fn run_cell(arguments: &[String]) -> Result<(), String> {
     let outcome = workload::run(&Cell::parse(arguments)?)?;
     print!("{}", outcome.to_text());
-    // Without tearing the executors down: some wait for ever for their own threads.
+    // Does not tear the executors down: some wait forever for their own threads.
     std::io::stdout().flush().map_err(|error| error.to_string())?;
     std::process::exit(0);
 }
 
-/// Says on a terminal what is being done, in a line that the next one takes the place of.
+/// Shows the current step on a terminal, in a line that the next one replaces.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{text}");
@@ -95,7 +95,7 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
                 })
                 .collect();
             for run in 0..arguments.runs().min(load.most_runs) {
-                // A B C, B C A, …: nobody always comes after the same neighbour.
+                // A B C, B C A, …
                 for turn in 0..programs.len() {
                     let at = (run + turn) % programs.len();
                     let (peer, program) = programs[at];
@@ -112,7 +112,7 @@ fn compare(arguments: &Arguments) -> Result<(), String> {
                 }
             }
             all.append(&mut series);
-            // After each load, so that whoever stops a long run has what it measured until then.
+            // After each load, so that a long run that is stopped leaves its results so far.
             write_files(arguments, &results_of(arguments, &bounds, &all, &load_before))?;
         }
     }

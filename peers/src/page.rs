@@ -1,5 +1,5 @@
-//! The results as one page that needs nothing beside it. The bars show throughput where a load has
-//! one, and else the latency that 99 of 100 items kept to.
+//! The results as one self-contained page. The bars show throughput if a load has one, and otherwise
+//! the 99th percentile of the latency.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -39,7 +39,7 @@ fn title(row: &Row) -> String {
     format!("{} {}", row.workload, params(row))
 }
 
-/// What the bars of a group show.
+/// The quantity that a group's bars show.
 #[derive(Clone, Copy)]
 enum Shown {
     Throughput,
@@ -119,7 +119,7 @@ fn section(at: usize, group: &[Row]) -> Markup {
     }
 }
 
-/// The bar's width in percent; what is left is for its label.
+/// The bar's width in percent; the rest of the line is for its label.
 fn share(value: f64, largest: f64) -> f64 {
     if largest > 0.0 { 60.0 * value / largest } else { 0.0 }
 }

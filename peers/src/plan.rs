@@ -1,14 +1,14 @@
-//! What is measured: the workloads with their parameters, and the peers.
+//! The measurements: the workloads with their parameters, and the peers.
 
 use crate::cell::Params;
 
-/// A workload under one set of parameters, and how much of it.
+/// A workload with one set of parameters, and its number of items and runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) workload: &'static str,
     pub(crate) params: Params,
     pub(crate) items: u64,
-    /// Runs are limited to this number where each takes long and says the same.
+    /// The most runs, for a load whose runs take long and agree.
     pub(crate) most_runs: usize,
 }
 
@@ -16,7 +16,7 @@ pub(crate) struct Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Full,
-    /// Fewer items; for a look in between.
+    /// Fewer items, for a quick look.
     Quick,
 }
 

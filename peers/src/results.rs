@@ -1,7 +1,7 @@
-//! The results: plain data with a stable JSON form, made of the runs of all cells.
+//! The results: plain data with a stable JSON form, computed from the runs of all cells.
 //!
-//! Keys up to and including `coreshard_ratio` are a promise to programs that read the file; keys are
-//! only ever added after them. A figure that a peer or a workload does not have is `null`.
+//! The keys up to and including `coreshard_ratio` are stable; keys are only ever added after them.
+//! A figure that a peer or a workload does not have is `null`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::cell::{Measured, Outcome, Params};
 use crate::driver::Run;
 
-/// All that one call of the program measured.
+/// All measurements of one run of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// The machine in one line, as a person would name it.
@@ -19,7 +19,7 @@ pub(crate) struct Results {
     /// Runs of each cell; the runs of different peers take turns.
     pub(crate) runs: usize,
     pub(crate) results: Vec<Row>,
-    /// What a reader must know, a sentence each.
+    /// Notes for the reader, a sentence each.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Row {
     pub(crate) call_p999_ns: Option<u64>,
     pub(crate) end_to_end_p50_ns: Option<u64>,
     pub(crate) end_to_end_p99_ns: Option<u64>,
-    /// Medians over the runs, as are those that follow.
+    /// The median over the runs, like the following figures.
     pub(crate) cpu_ns_per_item: Option<f64>,
     /// In the timed pass of a run.
     pub(crate) context_switches: Option<f64>,
@@ -48,13 +48,13 @@ pub(crate) struct Row {
     pub(crate) coreshard_ratio: Option<Ratio>,
 
     /// The peer's CPU time per item over Coreshard's, run by run: steadier than throughput on a
-    /// machine that others use too.
+    /// shared machine.
     #[serde(default)]
     pub(crate) coreshard_cpu_ratio: Option<Ratio>,
     pub(crate) end_to_end_p999_ns: Option<u64>,
     pub(crate) items_per_sec_min: Option<f64>,
     pub(crate) items_per_sec_max: Option<f64>,
-    /// What only this workload has; medians over the runs.
+    /// Figures that only this workload has; medians over the runs.
     #[serde(default)]
     pub(crate) figures: BTreeMap<String, f64>,
     /// Whether there are figures: if not, `note` says why.
@@ -70,21 +70,21 @@ pub(crate) struct Ratio {
     pub(crate) max: f64,
 }
 
-/// How a row came about.
+/// The status of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
     Measured,
     /// The workload does not fit the peer.
     Unfit,
-    /// The peer cannot be had on this machine.
+    /// The peer is not available on this machine.
     Absent,
     Failed,
     Hung,
 }
 
 impl Status {
-    /// As people read it.
+    /// The word shown to the reader.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -96,7 +96,7 @@ impl Status {
     }
 }
 
-/// What a ratio says, its noise considered.
+/// The verdict of a ratio, given its noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ahead,
@@ -108,7 +108,7 @@ pub(crate) enum Verdict {
 }
 
 impl Ratio {
-    /// Of two series of throughputs, run by run. None where they have no run in common.
+    /// Computes the ratio of two series of throughputs, run by run. None if they have no run in common.
     pub(crate) fn of(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Self> {
         let mut ratios: Vec<f64> = ours
             .iter()
@@ -160,7 +160,7 @@ impl Series {
         })
     }
 
-    /// By run; none where that run failed or throughput has no meaning.
+    /// By run; none if that run failed or throughput has no meaning.
     fn throughputs(&self) -> Vec<Option<f64>> {
         let throughput = |run: &Run| match run {
             Run::Ended(Outcome::Measured(measured)) if measured.elapsed_ns > 0 => {
@@ -182,7 +182,7 @@ impl Series {
         self.runs.iter().map(cpu).collect()
     }
 
-    /// The status, and the reason where there are no figures or not all.
+    /// The status, and the reason if figures are missing.
     fn status(&self) -> (Status, Option<String>) {
         let problem = self.runs.iter().find_map(|run| match run {
             Run::Ended(Outcome::Measured(_)) => None,
@@ -190,7 +190,7 @@ impl Series {
             Run::Absent(reason) => Some((Status::Absent, reason.clone())),
             Run::Failed(reason) => Some((Status::Failed, reason.clone())),
             Run::Hung(limit) => {
-                Some((Status::Hung, format!("not over after {} s", limit.as_secs_f64())))
+                Some((Status::Hung, format!("not finished after {} s", limit.as_secs_f64())))
             }
         });
         let note = self.measured().find_map(|measured| measured.note.clone());

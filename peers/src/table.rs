@@ -45,7 +45,7 @@ pub(crate) fn params(row: &Row) -> String {
     pairs.join(" ")
 }
 
-/// `3.20 × (3.01–3.40)`, and what it says where that is not plain.
+/// `3.20 × (3.01–3.40)`, with its verdict unless one is clearly ahead.
 pub(crate) fn ratio(row: &Row) -> Option<String> {
     let ratio = row.coreshard_ratio?;
     let verdict = match ratio.verdict() {
@@ -58,7 +58,7 @@ pub(crate) fn ratio(row: &Row) -> Option<String> {
     Some(format!("{median} × ({min}–{max}){verdict}"))
 }
 
-/// What stands for a row's figures, or beside them.
+/// The remark in place of a row's figures, or beside them.
 fn remark(row: &Row) -> Option<String> {
     if row.status == Status::Measured {
         return row.note.clone();
@@ -72,9 +72,9 @@ pub(crate) fn groups(results: &Results) -> impl Iterator<Item = &[Row]> {
     results.results.chunk_by(|a, b| a.workload == b.workload && a.params == b.params)
 }
 
-/// What a column says of a row.
+/// A column's text for a row.
 type Text<'group> = dyn Fn(&Row) -> Option<String> + 'group;
-/// The same, of any load's rows.
+/// The same, for rows of any load.
 type Common = fn(&Row) -> Option<String>;
 
 /// A column of a group's table.
@@ -83,8 +83,7 @@ pub(crate) struct Column<'group> {
     pub(crate) text: Box<Text<'group>>,
 }
 
-/// The columns of a group: those of every load, without those that are empty, and the figures that
-/// only this load has.
+/// The columns of a group: the common ones that are not empty, and the figures that only this load has.
 pub(crate) fn columns(group: &[Row]) -> Vec<Column<'_>> {
     fn time(value: Option<u64>) -> Option<String> {
         value.map(|value| time_ns(value as f64))
@@ -153,7 +152,7 @@ pub(crate) fn render(results: &Results) -> String {
     text
 }
 
-/// What is to be said of each peer, with those together of whom the same is.
+/// The remarks on peers. Peers with the same remark are grouped.
 pub(crate) fn remarks(group: &[Row]) -> Vec<(Vec<&str>, String)> {
     let mut remarks: Vec<(Vec<&str>, String)> = Vec::new();
     for row in group {
@@ -210,7 +209,7 @@ mod tests {
         assert!(line("rayon ").unwrap().contains("4.00 × (2.00–5.00)"), "{text}");
         assert!(text.contains("chili: does not fit: has no spawn"), "{text}");
         assert!(text.contains("onetbb: absent: not installed"), "{text}");
-        assert!(text.contains("eigen: hung: not over after 20 s"), "{text}");
+        assert!(text.contains("eigen: hung: not finished after 20 s"), "{text}");
         assert!(text.contains("asio: 1 of 3 runs failed: out of memory"), "{text}");
     }
 

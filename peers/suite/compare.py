@@ -30,7 +30,7 @@ def command(program, runtime, threads):
 
 
 def run(words, limit):
-    # A child has its parent's high-water mark of memory until its own is higher: the shell's, not this program's.
+    # A child inherits its parent's high-water mark of memory: through the shell, that is the shell's, not this program's.
     words = ["sh", "-c", '"$@"; exit $?', "sh", *words]
     text = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True, timeout=limit).stdout
     if re.search("error", text, re.I):

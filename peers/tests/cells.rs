@@ -1,4 +1,4 @@
-//! Every Rust peer under every workload, in tiny runs: each either measures something or says why the
+//! Every Rust peer under every workload, in tiny runs: each either returns measurements or the reason why the
 //! workload does not fit it.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ testing::watch!();
 const RUST: &str = "coreshard,rayon,tokio,async-executor,bevy_tasks,crossbeam-channel,threadpool,\
                     rusty_pool,chili,floor";
 
-/// A file of this test's own that goes with it.
+/// A temporary file of this test.
 struct File(PathBuf);
 
 impl File {
@@ -22,7 +22,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Where the test failed before it was written there is none.
+        // It does not exist if the test failed before writing it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -44,7 +44,7 @@ fn rows_of(workload: &str, items: u32) -> Vec<Value> {
     results["results"].as_array().unwrap().clone()
 }
 
-/// The rows, each measured or unfit, with these peers measured.
+/// Returns the rows. Each must be measured or unfit, and these peers must be measured.
 fn check(workload: &str, items: u32, measured: &[&str]) -> Vec<Value> {
     let rows = rows_of(workload, items);
     for row in &rows {

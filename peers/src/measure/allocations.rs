@@ -1,5 +1,5 @@
-//! Counts calls of the global allocator, while asked to. A cell counts in a pass of its own that is
-//! not timed; outside it the cost is one load of a word that nobody writes.
+//! Counts calls of the global allocator on request. A cell counts in a separate pass that is not timed;
+//! outside it, the cost is one load of a word that is not written.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ impl<A> Counting<A> {
     }
 }
 
-// SAFETY: every call is handed on to an allocator as it is.
+// SAFETY: every call is forwarded to an allocator unchanged.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -49,7 +49,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
-/// How often any thread of the process asked for memory while `body` ran. One call at a time.
+/// Counts the allocations of all threads of the process while `body` runs. One call at a time.
 pub(crate) fn allocations_during(body: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.0.load(Relaxed);
     COUNTS.store(true, Relaxed);

@@ -18,8 +18,8 @@ pub(crate) fn now_ns() -> u64 {
     usage::clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// What it costs to look at the clock twice with nothing in between: taken off the time of a call,
-/// which may be shorter than that.
+/// The cost of two clock readings with nothing in between. It is subtracted from the time of a call,
+/// which may be shorter.
 pub(crate) fn clock_cost_ns() -> u64 {
     let cost_ns = || {
         let before_ns = now_ns();

@@ -1,4 +1,4 @@
-//! Latencies as they are taken in a cell, and as they travel to the harness.
+//! Latencies as a cell takes them, and as it reports them to the harness.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ pub(crate) struct Samples {
 
 impl Samples {
     pub(crate) fn with_capacity(samples: usize) -> Self {
-        // Written once, so that taking a sample faults no page in.
+        // Written once, so that taking a sample causes no page fault.
         let mut values_ns = vec![1; samples];
         values_ns.clear();
         Self { values_ns }
@@ -21,7 +21,7 @@ impl Samples {
         self.values_ns.push(value_ns);
     }
 
-    /// From these moments to the ends, one by one.
+    /// Returns the times from these moments to the ends, one by one.
     pub(crate) fn until(self, ends_ns: &[AtomicU64]) -> Samples {
         let ends_ns = ends_ns.iter().map(|end| end.load(Relaxed));
         self.values_ns
@@ -31,7 +31,7 @@ impl Samples {
             .collect()
     }
 
-    /// Each less a cost that it has in it.
+    /// Subtracts a cost from each sample.
     pub(crate) fn less(self, cost_ns: u64) -> Samples {
         self.values_ns.into_iter().map(|value_ns| value_ns.saturating_sub(cost_ns)).collect()
     }
@@ -40,7 +40,7 @@ impl Samples {
         self.values_ns.extend(other.values_ns);
     }
 
-    /// Each value and how often it was seen, ascending.
+    /// Returns each value with its count, ascending.
     pub(crate) fn counted(mut self) -> Vec<(u64, u64)> {
         self.values_ns.sort_unstable();
         let runs = self.values_ns.chunk_by(|a, b| a == b);

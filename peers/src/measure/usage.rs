@@ -1,11 +1,11 @@
-//! What the process used so far.
+//! The resource usage of the process so far.
 
 use std::fs;
 use std::mem::MaybeUninit;
 
 pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the call writes a timespec where it is told to.
+    // SAFETY: the call writes a timespec to the given place.
     let failed = unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) };
     assert_eq!(failed, 0, "every Linux has this clock");
     // SAFETY: the call succeeded, so it was written.
@@ -17,7 +17,7 @@ pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
-    /// A thread gave its CPU up: it waited.
+    /// A thread gave up its CPU to wait.
     pub(crate) voluntary_switches: u64,
     /// The kernel took a thread's CPU away.
     pub(crate) involuntary_switches: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn now() -> Self {
         let mut usage = MaybeUninit::<libc::rusage>::uninit();
-        // SAFETY: the call writes a rusage where it is told to.
+        // SAFETY: the call writes a rusage to the given place.
         let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
         assert_eq!(failed, 0, "a process may ask for its own usage");
         // SAFETY: the call succeeded, so it was written.
@@ -54,8 +54,8 @@ fn status_field(name: &str) -> Option<u64> {
     line.trim_start_matches(':').split_whitespace().next()?.parse().ok()
 }
 
-/// The most memory the process ever held. From the process's own high-water mark: getrusage's
-/// would start at that of the program that started this one.
+/// The largest resident memory of the process. From `/proc`: getrusage's value would start at that of the
+/// program that started this one.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     status_field("VmHWM").map(|kib| kib * 1024)
 }
@@ -65,8 +65,8 @@ pub(crate) fn threads() -> Option<u64> {
     status_field("Threads")
 }
 
-/// CPU time of all threads of the process but the calling one, exact for threads that sleep. None
-/// where the kernel keeps no such account.
+/// CPU time of all threads of the process except the calling one, exact for threads that sleep. None
+/// if the kernel does not provide it.
 pub(crate) fn cpu_ns_of_other_threads() -> Option<u64> {
     // SAFETY: the call takes nothing and cannot fail.
     let own = unsafe { libc::gettid() }.to_string();

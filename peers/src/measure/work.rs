@@ -1,6 +1,6 @@
-//! Work of a known length: a chain of operations that no compiler of any language shortens and
+//! Work of a known length: a chain of operations that no compiler of any language shortens, and
 //! that touches no memory. Its length is a number of rounds, not a time, so a worker that loses its
-//! CPU meanwhile still has all of it to do.
+//! CPU meanwhile still has to do all of it.
 
 use std::hint::black_box;
 
@@ -20,8 +20,8 @@ pub(crate) fn spin(rounds: u64) {
     black_box(value);
 }
 
-/// How many rounds make a millisecond on a CPU that nobody else uses: the best of many short tries.
-/// Measured once by the harness and given to every cell, so that all peers run the same work.
+/// Returns the number of rounds that take a millisecond on an otherwise idle CPU: the best of many short
+/// tries. The harness measures it once and passes it to every cell, so that all peers run the same work.
 pub(crate) fn calibrate_rounds_per_ms() -> u64 {
     const ROUNDS: u64 = 100_000;
     let best_ns = (0..50)

@@ -1,5 +1,5 @@
-//! The pools whose heart is a channel of boxed closures: crossbeam-channel with worker threads of
-//! ours, threadpool (a channel of the standard library's), rusty_pool (crossbeam-channel).
+//! The pools based on a channel of boxed closures: crossbeam-channel with plain worker threads,
+//! threadpool (the standard library's channel), rusty_pool (crossbeam-channel).
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::{Spawn, Start};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What people write themselves: an unbounded channel, so that handing in never waits.
+/// A common hand-written pool: an unbounded channel, so that submitting never waits.
 pub(crate) struct Crossbeam {
     jobs: crossbeam_channel::Sender<Job>,
 }

@@ -1,4 +1,4 @@
-//! Coreshard itself, as its documentation tells: a workqueue with the defaults.
+//! Coreshard itself, as its documentation recommends: a workqueue with the defaults.
 
 use super::{ForkJoin, ParallelFor, Spawn, SpawnFuture, Start};
 

@@ -7,7 +7,7 @@ use bevy_tasks::ParallelSliceMut as _;
 
 use super::{ParallelFor, Spawn, SpawnFuture, Start};
 
-/// async-executor, run by threads of ours, as its documentation shows. The static one is the faster.
+/// async-executor, run by the harness's threads, as its documentation shows. `StaticExecutor` is the faster variant.
 pub(crate) struct AsyncExecutor {
     pub(crate) executor: &'static async_executor::StaticExecutor,
 }
@@ -30,7 +30,7 @@ impl Spawn for AsyncExecutor {
         self.executor.spawn(async move { work() }).detach();
     }
 
-    /// smol's own way: the `blocking` crate's threads.
+    /// Uses the threads of the `blocking` crate, as smol does.
     #[inline]
     fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         blocking::unblock(work).detach();

@@ -1,6 +1,5 @@
-//! The peers, each behind the traits that the workloads are written against. Every call is the one
-//! that the peer's own documentation shows for the purpose, compiled into the workload without a
-//! virtual call in between.
+//! The peers, each behind the traits that the workloads use. Every call is the one that the peer's
+//! documentation shows for the purpose, compiled into the workload without a virtual call in between.
 
 mod channel;
 mod chili;
@@ -37,10 +36,10 @@ pub(crate) const PEERS: [&str; 17] = [
     FLOOR,
 ];
 
-/// The peer that is no executor but the limit of what one could do, where a workload has one.
+/// The name of the lower bound of a workload, if it is known. It is listed as a peer but is not an executor.
 pub(crate) const FLOOR: &str = "floor";
 
-/// Calls a workload's `run` for the peer that the cell names, or says why it does not fit that peer.
+/// Calls a workload's `run` for the peer that the cell names, or returns why it does not fit that peer.
 macro_rules! for_peer {
     ($cell:expr, $workload:ident, $otherwise:literal, $($name:literal => $peer:ident,)*) => {
         match $cell.peer.as_str() {
@@ -113,12 +112,12 @@ pub(crate) trait Start: Sized + 'static {
     fn start(workers: usize) -> Result<Self, String>;
 }
 
-/// An executor that runs closures which threads outside of it hand in.
+/// An executor that runs closures submitted by outside threads.
 pub(crate) trait Spawn: Start + Send + Sync {
-    /// Hands `work` in: runs it once, tells nobody.
+    /// Submits `work`. It runs once, and its end is not reported.
     fn spawn(&self, work: impl FnOnce() + Send + 'static);
 
-    /// Hands in work that sleeps or waits, by the call the peer has for such work.
+    /// Submits work that sleeps or waits, by the peer's call for such work.
     fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.spawn(work);
     }
@@ -126,19 +125,19 @@ pub(crate) trait Spawn: Start + Send + Sync {
 
 /// An executor for recursive work. Both functions fork at every level, down to the last.
 pub(crate) trait ForkJoin: Start {
-    /// What a reader must know about how the work is expressed.
+    /// A note for the reader on how the work is expressed.
     const NOTE: Option<&'static str> = None;
 
     /// The n-th Fibonacci number, as the sum of the two before.
     fn fib(&self, n: u32) -> u64;
 
-    /// The sum over the leaves of a binary tree, each of which holds its position.
+    /// The sum over the leaves of a binary tree. Each leaf holds its position.
     fn sum_of_tree(&self, levels: u32) -> u64;
 }
 
 /// An executor that divides a slice.
 pub(crate) trait ParallelFor: Start {
-    /// What a reader must know about how the work is expressed.
+    /// A note for the reader on how the work is expressed.
     const NOTE: Option<&'static str> = None;
 
     fn for_each(&self, elements: &mut [u64], body: &(impl Fn(&mut u64) + Sync));
@@ -146,7 +145,7 @@ pub(crate) trait ParallelFor: Start {
 
 /// An executor of futures.
 pub(crate) trait SpawnFuture: Start + Send + Sync {
-    /// Starts a task; the future that comes back awaits its end.
+    /// Starts a task. The returned future awaits its end.
     fn spawn_future<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -157,7 +156,7 @@ pub(crate) trait SpawnFuture: Start + Send + Sync {
         futures_lite::future::yield_now()
     }
 
-    /// Waits on a thread outside of the executor.
+    /// Waits on a thread outside the executor.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         futures_lite::future::block_on(future)
     }

@@ -1,4 +1,4 @@
-//! rayon: a pool of its own, so that its size is said and not guessed.
+//! rayon: a separate pool with an explicit size.
 
 use rayon::prelude::*;
 

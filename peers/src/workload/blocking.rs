@@ -1,5 +1,5 @@
-//! Blocking: items that sleep for 50 ms, many more than CPUs. With `told=1` each peer is handed them
-//! by the call it has for such work, with `told=0` by its plain call, as when nobody knew.
+//! Blocking: items that sleep for 50 ms, many more than CPUs. With `told=1` they are submitted by each
+//! peer's call for such work, with `told=0` by its plain call, as if the caller did not know.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
         let work = move || {
             thread::sleep(SLEEP);
             shared.ended_ns[at].store(now_ns(), Ordering::Relaxed);
-            // AcqRel: whoever is told sees all ends.
+            // AcqRel: the waiting thread sees all ends.
             if shared.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                 shared.over.give();
             }
@@ -58,7 +58,7 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
         .call(call)
         .end_to_end(sent.until(&shared.ended_ns));
     if let Some(grown) = grown {
-        // None of the peers gives threads up within the time of a run.
+        // No peer retires threads within the time of a run.
         measured = measured.figure("threads", grown);
     }
     Ok(measured)

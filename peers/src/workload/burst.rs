@@ -1,5 +1,5 @@
 //! Burst: 64 items after 10 ms of silence, when all workers sleep. How soon does the first start, how
-//! soon the last, and what does it cost to wake those who run them?
+//! soon the last, and what does it cost to wake the workers?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::results::median;
 const ITEMS: usize = 64;
 const SILENCE: Duration = Duration::from_millis(10);
 
-/// What the items of a burst share.
+/// Shared by the items of a burst.
 struct Burst {
     submitted_ns: [AtomicU64; ITEMS],
     started_ns: [AtomicU64; ITEMS],
@@ -81,7 +81,7 @@ fn one_burst<P: Spawn>(peer: &P, rounds: u64, call: &mut Samples) -> Arc<Burst> 
         peer.spawn(move || {
             shared.started_ns[at].store(now_ns(), Ordering::Relaxed);
             spin(rounds);
-            // AcqRel: whoever is told sees all starts.
+            // AcqRel: the waiting thread sees all starts.
             if shared.left.fetch_sub(1, Ordering::AcqRel) == 1 {
                 shared.over.give();
             }

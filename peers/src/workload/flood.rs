@@ -1,5 +1,5 @@
-//! Flood: producers outside the executor hand in items as fast as they can, and nobody holds them
-//! back. What services do all day when requests come in on their own threads.
+//! Flood: producers outside the executor submit items as fast as they can, without back-pressure. Typical of
+//! services whose requests arrive on separate threads.
 
 use super::producer::{Sampling, pass};
 use crate::cell::{Cell, Measured};

@@ -1,5 +1,5 @@
-//! The floor under a flood: what no executor that allocates an item and hands it to another CPU gets
-//! around. One allocation with its release, and one cache line's way to another CPU.
+//! The lower bound of a flood, for an executor that allocates an item and hands it to another CPU: one allocation
+//! with its release, and the transfer of one cache line to another CPU.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::{black_box, spin_loop};
@@ -9,9 +9,9 @@ use std::thread;
 use crate::cell::{Cell, Measured};
 use crate::measure::{Padded, Usage, now_ns};
 
-/// Many and short: some of them must meet both CPUs free.
+/// Many and short: in some of them, both CPUs must be free.
 const TRIES: usize = 200;
-/// Where others keep the CPUs busy, tries end here.
+/// The tries end after this time if other processes keep the CPUs busy.
 const ENOUGH_NS: u64 = 1_000_000_000;
 
 pub(super) fn run(cell: &Cell) -> Result<Measured, String> {
@@ -48,21 +48,21 @@ fn allocations(count: u64) -> f64 {
     for _ in 0..count {
         // SAFETY: the layout has a size.
         let pointer = black_box(unsafe { alloc(layout) });
-        assert!(!pointer.is_null(), "16 bytes are to be had");
+        assert!(!pointer.is_null(), "16 bytes can be allocated");
         // SAFETY: it was just allocated with this layout.
         unsafe { dealloc(pointer, layout) };
     }
     (now_ns() - started_ns) as f64 / count as f64
 }
 
-/// Nanoseconds for a line's way from one CPU to another, both watching.
+/// Nanoseconds for the transfer of a line from one CPU to another, while both spin.
 fn transfers(round_trips: u64) -> f64 {
     let line = Padded(AtomicU64::new(0));
     let wait_for = |value: u64| {
         let mut looks = 0_u32;
         while line.0.load(Ordering::Acquire) != value {
             looks += 1;
-            // Where both threads share a CPU, watching alone would never end.
+            // If both threads share a CPU, spinning alone would never end.
             if looks.is_multiple_of(500) { thread::yield_now() } else { spin_loop() }
         }
     };

@@ -1,5 +1,5 @@
-//! Async: what tasks cost. `spawn`: a task spawns many and awaits all of them. `yield`: 100 tasks that
-//! yield. `message`: pairs of tasks, each of which sends the other a message and awaits one.
+//! Async: the cost of tasks. `spawn`: a task spawns many and awaits all of them. `yield`: 100 tasks that
+//! yield. `message`: pairs of tasks that each send the other a message and await one.
 
 use tokio::sync::oneshot;
 
@@ -15,7 +15,7 @@ pub(super) fn run<P: SpawnFuture>(cell: &Cell) -> Result<Measured, String> {
         Some("spawn") => spawn_and_join,
         Some("yield") => yield_often,
         Some("message") => exchange_messages,
-        other => return Err(format!("{other:?} is none of spawn, yield, message")),
+        other => return Err(format!("{other:?}: expected spawn, yield or message")),
     };
     go(peer, cell.items / 10);
     let before = Usage::now();
@@ -86,6 +86,6 @@ fn exchange_messages<P: SpawnFuture>(peer: &'static P, tasks: u64) -> u64 {
         sum
     };
     let sum: u64 = peer.block_on(peer.spawn_future(root));
-    assert_eq!(sum, pairs * (pairs - 1) / 2, "each message comes back");
+    assert_eq!(sum, pairs * (pairs - 1) / 2, "each message returns");
     pairs * 2
 }

@@ -1,5 +1,5 @@
-//! Many pools: a program of 16 components that each bring their own executor, with the CPUs' number of
-//! workers as everybody's default is, and use them all at once.
+//! Many pools: a program of 16 components that each start an executor, with as many workers as CPUs, which
+//! is every executor's default, and use them all at once.
 
 use super::producer::{Sampling, pass};
 use crate::cell::{Cell, Measured};

@@ -1,5 +1,5 @@
-//! Mixed: small items that come every 200 µs while large ones of 500 µs run, of which `large` are
-//! always under way. Do small ones wait behind a large one while a worker would be free?
+//! Mixed: a small item every 200 µs while `large` items of 500 µs are always running. Do small ones wait
+//! behind a large one while a worker would be free?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
         .call(call)
         .end_to_end(sent.until(&ended))
         .figure("large_per_sec", large_per_sec);
-    // The large items' time is in it too.
+    // It would include the time of the large items.
     measured.cpu_ns = None;
     Ok(measured)
 }

@@ -18,15 +18,15 @@ use crate::cell::{Cell, Outcome};
 use crate::measure::peak_rss_bytes;
 use crate::peer::{Start, for_forking, for_futures, for_slices, for_spawning};
 
-/// Starts a peer that is never torn down: the process ends when its cell is over.
+/// Starts a peer that is never torn down: the process ends with its cell.
 fn start<P: Start>(cell: &Cell) -> Result<&'static P, String> {
     Ok(Box::leak(Box::new(P::start(cell.workers)?)))
 }
 
-/// Runs a cell in this process, which it should have for itself.
+/// Runs a cell in this process, which should do nothing else.
 ///
 /// # Errors
-/// Where the workload or a parameter is not known, or the peer does not start.
+/// Fails if the workload or a parameter is unknown, or if the peer does not start.
 pub(crate) fn run(cell: &Cell) -> Result<Outcome, String> {
     let mut measured = match (cell.workload.as_str(), cell.peer.as_str()) {
         ("flood", "floor") => floor::run(cell),
@@ -42,7 +42,7 @@ pub(crate) fn run(cell: &Cell) -> Result<Outcome, String> {
         ("fork-join", _) => for_forking!(cell, fork_join),
         ("parallel-for", _) => for_slices!(cell, parallel_for),
         ("async", _) => for_futures!(cell, futures),
-        (other, _) => Err(format!("there is no workload {other}")),
+        (other, _) => Err(format!("unknown workload {other}")),
     }?;
     measured.peak_rss_bytes = peak_rss_bytes();
     Ok(Outcome::Measured(Box::new(measured)))

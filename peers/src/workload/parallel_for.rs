@@ -1,5 +1,5 @@
 //! Parallel-for over a slice: each element costs the same, or (`skewed=1`) the last sixteenth of them
-//! costs as much as all the others, which is what an even division of the slice gets wrong.
+//! costs as much as all the others, so an even division of the slice is unbalanced.
 
 use crate::cell::{Cell, Measured};
 use crate::measure::{Usage, allocations_during, now_ns, spin};

@@ -1,4 +1,4 @@
-//! Ping-pong: each producer hands in an item, waits until it has run, and hands in the next.
+//! Ping-pong: each producer submits an item, waits until it has run, and submits the next.
 
 use std::sync::Barrier;
 use std::thread;
@@ -15,11 +15,11 @@ pub(super) fn run<P: Spawn>(cell: &Cell) -> Result<Measured, String> {
     })
 }
 
-/// The physical limit: a thread that does nothing but hand back what it is handed.
+/// The physical limit: a thread that only returns each word it is given.
 pub(super) fn floor(cell: &Cell) -> Result<Measured, String> {
     let producers = cell.param("producers")?;
     if producers != 1 {
-        return Err("the limit is one of two threads".to_owned());
+        return Err("the limit is only measured with two threads".to_owned());
     }
     let there: &'static Word = Box::leak(Box::default());
     let back: &'static Word = Box::leak(Box::default());
@@ -29,7 +29,7 @@ pub(super) fn floor(cell: &Cell) -> Result<Measured, String> {
             back.give();
         }
     });
-    // What `measure` waits on is a word of its own: one more store and load on a line nobody else has.
+    // `measure` waits on another word: one more store and load, on a line that is not shared.
     measure(cell, |word: &'static Word| {
         there.give();
         back.take(PATIENT);

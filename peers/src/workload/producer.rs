@@ -1,4 +1,4 @@
-//! A producer and its items: what an item carries and does, and how the end is noticed.
+//! A producer and its items: an item's data and work, and the detection of the end.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use crate::measure::{Padded, Samples, now_ns, spin};
 use crate::peer::Spawn;
 
-/// Which items are timed. The others look at it too, so that all passes run the same code.
+/// Which items are timed. The other items also check it, so that all passes run the same code.
 #[derive(Clone, Copy)]
 pub(crate) enum Sampling {
     None,
@@ -34,11 +34,11 @@ impl Sampling {
     }
 }
 
-/// What the items of one producer share. An item carries a reference to it and its own index.
+/// Shared by the items of one producer. An item carries a reference to it and its index.
 struct Account {
-    /// Items that are over: written by workers.
+    /// Finished items: written by workers.
     done: Padded<AtomicU64>,
-    /// From here on only read while items run.
+    /// This and the following fields are only read while items run.
     items: u64,
     rounds: u64,
     mask: u64,
@@ -58,7 +58,7 @@ impl Account {
         if index & self.mask == self.value {
             self.ended_ns[(index / Sampling::EVERY) as usize].store(now_ns(), Ordering::Relaxed);
         }
-        // AcqRel: the last item's worker sees, and passes on, what the others left.
+        // AcqRel: the worker of the last item sees, and passes on, the writes of the others.
         if self.done.0.fetch_add(1, Ordering::AcqRel) + 1 == self.items {
             self.finished_ns.store(now_ns(), Ordering::Release);
             self.waiter.unpark();
@@ -66,7 +66,7 @@ impl Account {
     }
 }
 
-/// How a pass went.
+/// The result of a pass.
 pub(crate) struct Pass {
     /// From the first producer's start to the end of the last item.
     pub(crate) elapsed_ns: u64,
@@ -74,8 +74,8 @@ pub(crate) struct Pass {
     pub(crate) end_to_end: Samples,
 }
 
-/// Lets `producers` threads outside the peer hand in `items` items between them, as fast as they can.
-/// `peer_of` tells which executor a producer uses.
+/// Submits `items` items from `producers` threads outside the peer, as fast as they can.
+/// `peer_of` returns the executor that a producer uses.
 pub(crate) fn pass<'peer, P: Spawn>(
     peer_of: impl Fn(usize) -> &'peer P + Sync,
     producers: usize,
@@ -88,7 +88,7 @@ pub(crate) fn pass<'peer, P: Spawn>(
     let samples = sampling.samples(each);
     let accounts: Vec<&'static Account> = (0..producers)
         .map(|_| {
-            // Leaked: the last items may still be in their way out when the pass is over.
+            // Leaked: the last items may still access it when the pass has ended.
             &*Box::leak(Box::new(Account {
                 done: Padded::default(),
                 items: each,

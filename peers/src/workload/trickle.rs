@@ -1,4 +1,4 @@
-//! Trickle: 1,000 items a second, one at a time, and then none at all. What does it burn?
+//! Trickle: 1,000 items a second, one at a time, and then none at all. How much CPU time does it use?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use crate::measure::{Samples, Usage, allocations_during, cpu_ns_of_other_threads
 use crate::peer::{Spawn, Start};
 
 const PERIOD_NS: u64 = 1_000_000;
-/// Long enough for every peer's workers to have gone to sleep.
+/// Long enough for every peer's workers to fall asleep.
 const SETTLE: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(400);
 
-/// The producer alone: runs its items itself.
+/// The producer runs its items itself.
 pub(super) struct Inline;
 
 impl Start for Inline {

@@ -1,5 +1,5 @@
-//! A word through which one thread hands over to another that watches it for a while and then
-//! sleeps: the cheapest hand-over there is. Waiting for an item costs the same with every peer.
+//! A word that one thread signals and another waits on, spinning for a while before it sleeps: the
+//! cheapest hand-over. So waiting for an item costs the same with every peer.
 
 use std::hint::spin_loop;
 use std::ptr;
@@ -11,7 +11,7 @@ const EMPTY: u32 = 0;
 const GIVEN: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// Looks at the word before its reader sleeps: some microseconds.
+/// Spins before the reader sleeps: some microseconds.
 pub(super) const PATIENT: u32 = 200;
 /// Sleeps at once, and leaves the CPU to the workers.
 pub(super) const SLEEPY: u32 = 0;
@@ -23,7 +23,7 @@ impl Word {
     /// Hands over, and wakes the reader if it sleeps.
     #[inline]
     pub(super) fn give(&self) {
-        // Release: the reader sees all that came before.
+        // Release: the reader sees all earlier writes.
         if self.0.0.swap(GIVEN, Ordering::AcqRel) == ASLEEP {
             // SAFETY: the word lives through the call, and the kernel only compares addresses.
             unsafe {
@@ -33,7 +33,7 @@ impl Word {
         }
     }
 
-    /// Waits for `give`, and makes the word good for the next time. For one reader.
+    /// Waits for `give`, and resets the word. For one reader.
     #[inline]
     pub(super) fn take(&self, looks: u32) {
         for _ in 0..looks {

@@ -1,9 +1,9 @@
-//! A job in a process of its own, watched from outside: how long it took, what it used, how many
-//! threads it had at most, and whether it ended at all.
+//! Runs a job in a child process and observes it from outside: its duration, its resource usage, its
+//! largest number of threads, and whether it ended at all.
 //!
 //! The program calls [`run`] with the job. The first process starts itself again with the same
-//! arguments, samples that second one's `/proc/PID/status`, and prints one line of JSON about it; the
-//! second one calls the job. So neither the sampler's thread nor its CPU time is the job's.
+//! arguments, samples the child's `/proc/PID/status`, and prints one line of JSON about it; the
+//! child calls the job. So neither the sampler's thread nor its CPU time is counted for the job.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,19 +15,19 @@ use serde::{Deserialize, Serialize};
 
 const INSIDE: &str = "CORESHARD_PORTS_INSIDE";
 
-/// What the job's own process tells.
+/// The report of the job's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// Of all bytes that the job made, in an order that does not depend on who made them first.
+    /// The hash of all bytes that the job made, independent of the order they were made in.
     pub hash: String,
     pub wall_s: f64,
     /// User and system time of the whole process.
     pub cpu_s: f64,
-    /// Threads right after the job. A sampler may miss those of a job that is over in a millisecond.
+    /// Threads right after the job. The sampler may miss the threads of a job that takes a millisecond.
     pub threads_at_end: u64,
 }
 
-/// What is printed, as one line of JSON.
+/// The printed report, as one line of JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     ended: bool,
@@ -37,16 +37,16 @@ struct Report {
     peak_threads: u64,
     peak_rss_kib: u64,
     voluntary_switches: u64,
-    /// Why it did not end, where it did not.
+    /// Why it did not end, if so.
     failure: Option<String>,
 }
 
-/// Watches the job in a process of its own for at most `limit`, or, inside that process, calls it.
+/// Runs the job in a child process and observes it for at most `limit`. Inside that child, calls the job.
 pub fn run(limit: Duration, every: Duration, job: impl FnOnce() -> Done) -> ExitCode {
     if std::env::var_os(INSIDE).is_some() {
         let done = job();
         println!("{}", serde_json::to_string(&done).expect("numbers and a string"));
-        // Without tearing the executor down: threads that wait for ever must not keep the process.
+        // Does not tear the executor down: threads that wait forever must not keep the process.
         std::process::exit(0);
     }
     match watch(limit, every) {
@@ -101,7 +101,7 @@ fn watch(limit: Duration, every: Duration) -> std::io::Result<Report> {
     let at_end = report.done.as_ref().map_or(0, |done| done.threads_at_end);
     report.peak_threads = report.peak_threads.max(at_end);
     match exit {
-        None => report.failure = Some(format!("not over after {} s", limit.as_secs_f64())),
+        None => report.failure = Some(format!("not finished after {} s", limit.as_secs_f64())),
         Some(exit) if exit.success() && report.done.is_some() => report.ended = true,
         Some(exit) => report.failure = Some(exit.to_string()),
     }
@@ -116,7 +116,7 @@ fn field(status: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Calls `job`, which gives the hash of what it made.
+/// Calls `job`, which returns the hash of its output.
 pub fn timed(job: impl FnOnce() -> u64) -> Done {
     let cpu = cpu_time();
     let began = Instant::now();
@@ -142,7 +142,7 @@ pub fn cpu_time() -> Duration {
 }
 
 fn usage(who: libc::c_int) -> libc::rusage {
-    // SAFETY: all zeros are a value of it, and the call writes to nothing else.
+    // SAFETY: all zeros are a valid value, and the call writes only to it.
     unsafe {
         let mut usage = std::mem::zeroed();
         assert_eq!(libc::getrusage(who, &raw mut usage), 0);
@@ -150,7 +150,7 @@ fn usage(who: libc::c_int) -> libc::rusage {
     }
 }
 
-/// FNV-1a, for bytes in their order. Sums of hashes do not depend on the order of what is hashed.
+/// FNV-1a over the bytes in order. A sum of hashes does not depend on the order of its terms.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

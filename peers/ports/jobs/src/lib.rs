@@ -1,4 +1,4 @@
-//! What the jobs go over: a tree of text files, the same on each machine.
+//! The input of the jobs: a tree of text files, the same on each machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,11 +19,11 @@ const WORDS: [&str; 24] = [
 ];
 const ENDINGS: [&str; 6] = ["rs", "md", "txt", "toml", "c", "h"];
 
-/// Makes the tree below the directory for temporary files, unless it is there already: directories of ten files and,
+/// Makes the tree below the directory for temporary files, unless it exists already: directories of ten files and,
 /// down to four levels, four directories; files of 0 to `2 * mean_bytes` bytes, in lines of words.
 ///
 /// # Errors
-/// Of the file system.
+/// Errors of the file system.
 pub fn tree(files: usize, mean_bytes: usize) -> io::Result<PathBuf> {
     let root = std::env::temp_dir().join(format!("coreshard-ports-{files}-{mean_bytes}"));
     let complete = root.with_extension("complete");
@@ -73,10 +73,10 @@ impl Random {
     }
 }
 
-/// What a directory holds: its files, its directories.
+/// Returns a directory's files and subdirectories.
 ///
 /// # Errors
-/// Of the file system.
+/// Errors of the file system.
 pub fn entries(directory: &Path) -> io::Result<(Vec<fs::DirEntry>, Vec<PathBuf>)> {
     let (mut files, mut directories) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory)? {

@@ -1,7 +1,7 @@
-//! The calls that nest, by each executor's own names.
+//! The nested calls, mapped to each executor's functions.
 
 pub(crate) trait Executor: Sync {
-    /// Brings `work` to a worker, as the program would at its beginning.
+    /// Runs `work` on a worker, as the program would at its start.
     fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R;
     /// A scope with one item.
     fn one(&self, work: impl FnOnce() + Send);
@@ -12,7 +12,7 @@ pub(crate) trait Executor: Sync {
         a: impl FnOnce() -> A + Send,
         b: impl FnOnce() -> B + Send,
     ) -> (A, B);
-    /// A parallel loop, of parts as the executor makes them.
+    /// A parallel loop, split into parts by the executor.
     fn each(&self, count: usize, body: impl Fn(usize) + Sync + Send);
     /// A scope with an item for each.
     fn items(&self, count: usize, body: impl Fn(usize) + Sync);
@@ -26,7 +26,7 @@ impl Coreshard {
         Self(builder.name("nested").build().expect("a queue"))
     }
 
-    /// With pools that the other shares no worker with.
+    /// Starts one that shares no worker with the other.
     pub(crate) fn start_apart() -> Self {
         let builder = coreshard::workqueue().expect("the machine can be read");
         let builder = builder.name("driver").scope(coreshard::Scope::System).rescuer(true);

@@ -1,5 +1,5 @@
-//! Scopes, joins and loops inside one another, on Coreshard and on rayon: do they end, how long do they
-//! take, and how many threads does it need?
+//! Nested scopes, joins and loops, on Coreshard and on rayon: do they end, how long do they take, and how
+//! many threads do they need?
 
 mod executor;
 
@@ -15,16 +15,16 @@ use clap::{Parser, ValueEnum};
 use executor::{Coreshard, Executor, Rayon};
 
 #[derive(Parser)]
-#[command(about = "Scopes, joins and loops inside one another")]
+#[command(about = "Nested scopes, joins and loops")]
 struct Arguments {
     shape: Shape,
     executor: Which,
-    /// How deep, or, for the last five shapes, how many outer parts.
+    /// The depth, or, for the last five shapes, the number of outer parts.
     size: u32,
-    /// What is held while the inner parts run.
+    /// The lock that is held while the inner parts run.
     #[arg(long, default_value = "none")]
     lock: Held,
-    /// What the inner parts of the last five shapes are.
+    /// The kind of inner parts in the last five shapes.
     #[arg(long, default_value = "join")]
     inner: Inner,
     /// The outer parts of the last five shapes are items of a scope, not parts of a loop.
@@ -53,7 +53,7 @@ enum Which {
 enum Shape {
     /// A scope with one item, which opens a scope with one item, …
     ScopeChain,
-    /// A scope with two items, each of which opens one with two.
+    /// A scope with two items that each open a scope with two.
     ScopeTree,
     /// A join whose first half is the rest of the chain.
     JoinChainFirst,
@@ -61,13 +61,13 @@ enum Shape {
     JoinChainSecond,
     /// A join of two joins.
     JoinTree,
-    /// A loop whose body holds one mutex for all while it waits for inner parts (rayon 592).
+    /// A loop whose bodies hold a shared mutex while they wait for inner parts (rayon 592).
     #[value(alias = "rayon592")]
     UnderMutex,
-    /// The same, with the inner parts in a pool of their own, as a driver has one (rayon 1174).
+    /// The same, with the inner parts in a separate pool, as a driver would have (rayon 1174).
     #[value(alias = "rayon1174")]
     OtherPool,
-    /// A loop whose bodies share few cells, that are filled at first use, by inner parts.
+    /// A loop whose bodies share few cells, which inner parts fill at first use.
     UnderOnce,
     /// A loop whose body holds a lock for reading, or now and then for writing (rayon 1205).
     #[value(alias = "rayon1205")]
@@ -80,9 +80,9 @@ enum Shape {
 enum Held {
     /// Nothing.
     None,
-    /// A mutex of the part's own: nobody else ever waits for it.
+    /// A separate mutex for each part: no thread ever waits for it.
     Own,
-    /// One mutex for each level: who has a part of the same level waits, truly blocked.
+    /// One mutex for each level: parts of the same level block one another.
     Level,
 }
 
@@ -126,7 +126,7 @@ fn timed<E: Executor>(
 struct Program<'a, E> {
     arguments: &'a Arguments,
     executor: &'a E,
-    /// Where inner parts run.
+    /// The executor of the inner parts.
     inner: &'a E,
     levels: Vec<Mutex<()>>,
     leaves: AtomicU64,
@@ -192,7 +192,7 @@ impl<E: Executor> Program<'_, E> {
             Held::None => inside(),
             Held::Own => {
                 let own = Mutex::new(());
-                let _held = own.lock().expect("nobody else has it");
+                let _held = own.lock().expect("it is not shared");
                 inside()
             }
             Held::Level => {
@@ -252,7 +252,7 @@ impl<E: Executor> Program<'_, E> {
     fn inner_parts(&self) {
         let depth = self.arguments.inner_depth;
         match self.arguments.inner {
-            // `install` is a call where it is on that pool already.
+            // `install` is a plain call on a worker of that pool.
             Inner::Join => self.inner.install(|| self.inner_tree(depth)),
             Inner::Loop => self.inner.each(1 << depth, |_| self.leaf()),
             Inner::Scope => self.inner.items(1 << depth, |_| self.leaf()),

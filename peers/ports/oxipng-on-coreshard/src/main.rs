@@ -1,4 +1,4 @@
-//! On rayon with its core exchanged for Coreshard's adapter: nothing else differs.
+//! On rayon with Coreshard's adapter in place of rayon-core: nothing else differs.
 
 use std::process::ExitCode;
 

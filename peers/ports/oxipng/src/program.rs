@@ -1,6 +1,6 @@
-//! oxipng over some pictures, as its own program goes over files: a parallel loop over pictures, in each of
-//! which it tries reductions and filters in parallel. Built with rayon as published, or with rayon's
-//! scheduler exchanged for Coreshard (../oxipng-on-coreshard); the program is the same.
+//! Optimises several pictures with oxipng, as its command does with files: a parallel loop over the pictures,
+//! and for each a parallel search over reductions and filters. Built with rayon as published, or with
+//! Coreshard in place of rayon's scheduler (../oxipng-on-coreshard); the program is the same.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Arguments {
     /// Pixels of a side.
     #[arg(long, default_value_t = 256)]
     side: u32,
-    /// One after the other, called by the first thread: only what is inside oxipng is parallel.
+    /// One after the other, on the main thread: only oxipng itself is parallel.
     #[arg(long)]
     one_by_one: bool,
     #[arg(long, default_value_t = 120.0)]

@@ -16,7 +16,7 @@ impl Read for AsyncIoStream {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // Read through a buffer on the stack: what hyper gives is not yet written to.
+        // Reads through a buffer on the stack: hyper's buffer is not initialised.
         let mut bytes = [0; 8192];
         let most = bytes.len().min(buffer.remaining());
         loop {

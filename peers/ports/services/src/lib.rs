@@ -6,7 +6,7 @@ mod polled;
 pub use async_io_stream::AsyncIoStream;
 pub use polled::{PolledReactor, PolledStream};
 
-/// A tokio reactor on a thread of its own: what is registered with it can be polled anywhere.
+/// Starts a tokio reactor on a separate thread: sockets that are registered with it can be polled anywhere.
 ///
 /// # Panics
 /// If there can be no thread or no reactor.

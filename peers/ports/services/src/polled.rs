@@ -1,9 +1,9 @@
-//! An experiment: a reactor without a thread. An item of the queue looks for readiness, wakes the tasks whose sockets
-//! are ready, from the worker that will run them, and queues itself behind them. Where nothing is ready, the
-//! worker waits in `epoll_wait`, for a short time, since nothing else can end that wait.
+//! An experiment: a reactor without a thread. An item of the queue checks for readiness, wakes the tasks whose sockets
+//! are ready, on the worker that will run them, and queues itself behind them. If no socket is ready, the worker waits
+//! in `epoll_wait` for a short time, since queued items cannot end that wait.
 //!
-//! It shows what a reactor that is waited for by the pool's idle workers could gain. It is no such reactor: a pool
-//! without work looks 500 times a second, and an item that is queued while one worker waits here relies on another.
+//! It shows the possible gain of a reactor that idle workers wait in, but it is not such a reactor: a pool without work
+//! polls 500 times a second, and an item that is queued while one worker waits here relies on another.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -42,12 +42,12 @@ struct Side {
 }
 
 impl PolledReactor {
-    /// Starts to look.
+    /// Starts polling.
     ///
     /// # Panics
-    /// If there can be no epoll instance, or the queue is closed.
+    /// Panics if no epoll instance can be created, or if the queue is closed.
     pub fn start(queue: &Workqueue) -> Arc<Self> {
-        // SAFETY: it takes no memory of ours; what it returns is checked, and owned by nobody else.
+        // SAFETY: the call takes no pointers. The returned descriptor is checked, and has no other owner.
         let epoll = unsafe {
             let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             assert!(epoll >= 0, "epoll: {}", io::Error::last_os_error());
@@ -59,10 +59,10 @@ impl PolledReactor {
         reactor
     }
 
-    /// A stream that this reactor wakes the tasks of.
+    /// Registers a stream: this reactor wakes its tasks.
     ///
     /// # Panics
-    /// If it has too many.
+    /// Panics if the reactor has too many streams.
     pub fn stream(self: &Arc<Self>, stream: TcpStream) -> PolledStream {
         let number = stream.as_raw_fd();
         let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
@@ -76,15 +76,15 @@ impl PolledReactor {
         PolledStream { reactor: Arc::clone(self), stream }
     }
 
-    /// Wakes whom the ready sockets concern; gives how many are ready.
+    /// Wakes the tasks of ready sockets. Returns the number of ready sockets.
     fn wake_ready(&self, wait_ms: i32) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST_EVENTS];
-        // SAFETY: it writes at most so many events.
+        // SAFETY: it writes at most this many events.
         let count = unsafe {
             let most = MOST_EVENTS as i32;
             libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), most, wait_ms)
         };
-        // Less than none: interrupted.
+        // Negative if interrupted.
         let ready = &events[..usize::try_from(count).unwrap_or(0)];
         for event in ready {
             let (bits, number) = (event.events.cast_signed(), event.u64 as usize);
@@ -125,8 +125,8 @@ pub struct PolledStream {
 }
 
 impl PolledStream {
-    /// Tries `operation` where readiness was told of since it last came to an end; `is_end` tells whether it has, from
-    /// what it gave.
+    /// Tries `operation` if readiness was reported since the last result that used it up. `is_end` decides by a result
+    /// whether it did.
     fn poll<R>(
         &self,
         side: impl FnOnce(&Waiting) -> &Side,
@@ -137,13 +137,13 @@ impl PolledStream {
         let side = side(&self.reactor.sockets[self.stream.as_raw_fd() as usize]);
         loop {
             if !side.is_ready.load(SeqCst) {
-                *side.waiter.lock().expect("nobody panics") = Some(context.waker().clone());
-                // Told of in between: nobody was there to be woken.
+                *side.waiter.lock().expect("no holder panics") = Some(context.waker().clone());
+                // Readiness may have been reported in between, when no waker was registered.
                 if !side.is_ready.load(SeqCst) {
                     return Poll::Pending;
                 }
             }
-            // Before the operation: what comes after it is told of again.
+            // Cleared before the operation: later readiness is reported again.
             side.is_ready.store(false, SeqCst);
             match operation(&self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -165,7 +165,7 @@ impl Read for PolledStream {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // Read through a buffer on the stack: what hyper gives is not yet written to.
+        // Reads through a buffer on the stack: hyper's buffer is not initialised.
         let mut bytes = [0; 8192];
         let most = bytes.len().min(buffer.remaining());
         let read = |mut stream: &TcpStream| stream.read(&mut bytes[..most]);

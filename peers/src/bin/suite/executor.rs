@@ -1,6 +1,6 @@
-//! What the programs fork on.
+//! The executors that the programs fork on.
 
-/// Two calls, or any number, at once where there is a worker for them.
+/// Makes two calls, or any number, in parallel if workers are available.
 pub(crate) trait Executor: Sized + Sync {
     fn start(threads: usize) -> Result<Self, String>;
 
@@ -61,7 +61,7 @@ impl Executor for Rayon {
         rayon::join(a, b)
     }
 
-    /// By halves, as it is written for Coreshard: less than a scope costs, which has an allocation for each item.
+    /// Splits the items in halves, which suits Coreshard: a scope would cost more, with an allocation for each item.
     fn join_each<T: Send>(items: &mut [T], run: impl Fn(&mut T) + Sync) {
         fn each<T: Send>(items: &mut [T], run: &(impl Fn(&mut T) + Sync)) {
             match items {

@@ -1,5 +1,5 @@
-//! The programs of the public suite of fork-join runtimes (tzcnt/runtime-benchmarks), as they are written for others there: no
-//! cut-off, one run after one that is not counted, the output in the suite's form.
+//! The programs of the public suite of fork-join runtimes (tzcnt/runtime-benchmarks), written as the suite writes them for
+//! other runtimes: no cut-off, one warm-up run and one timed run, the output in the suite's format.
 //!
 //! `suite PROGRAM EXECUTOR [THREADS [SIZE]]`
 
@@ -20,7 +20,7 @@ struct Arguments {
     executor: Which,
     /// Workers; by default one for each CPU that the process may use.
     threads: Option<usize>,
-    /// Of the problem: the suite's own by default.
+    /// The problem's size; the suite's by default.
     size: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ enum Program {
 enum Which {
     Coreshard,
     Rayon,
-    /// Calls, one after the other: what the program takes without any fork.
+    /// Plain calls, one after the other: the time without any fork.
     Plain,
 }
 
@@ -96,7 +96,7 @@ fn measure<E: Executor>(arguments: &Arguments, threads: usize) -> Result<(), Str
     }
 }
 
-/// Once to warm up (`true`), and once with a clock.
+/// Runs once to warm up (`true`), and once timed.
 fn timed<T>(
     run: impl Fn(bool) -> T,
     check: impl Fn(bool, T) -> Result<(), String>,
@@ -115,7 +115,7 @@ fn timed<T>(
 
 fn peak_rss_kib() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call fills what it is given.
+    // SAFETY: the call fills the structure.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,4 +1,4 @@
-//! A recursive search, as grep -rn does it: an item for each directory and for each file.
+//! A recursive search like grep -rn: an item for each directory and for each file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use regex::bytes::Regex;
 #[derive(Parser)]
 struct Arguments {
     executor: Which,
-    /// What is searched for: a regular expression.
+    /// The regular expression to search for.
     #[arg(long, default_value = "steal (wake|park) .*[13579]7$")]
     pattern: String,
     #[arg(long, default_value_t = 6000)]
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
                 let builder = coreshard::workqueue().expect("the machine can be read");
                 let queue = builder.name("grep").build().expect("a queue");
                 harness::timed(|| {
-                    // Where rayon's scope runs, too: on a worker.
+                    // On a worker, like rayon's scope.
                     let searched = queue.install(|| queue.scope(|scope| search.on_coreshard(scope, root)));
                     searched.expect("the queue is open");
                     search.found.load(Relaxed)

@@ -1,4 +1,4 @@
-//! Pictures are made, made small, and encoded: a loop over pictures.
+//! Generates pictures, scales them down and encodes them, in a loop.
 
 use std::process::ExitCode;
 use std::time::Duration;

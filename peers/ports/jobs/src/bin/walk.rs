@@ -16,7 +16,7 @@ struct Arguments {
     files: usize,
     #[arg(long, default_value_t = 64)]
     mean_bytes: usize,
-    /// How often it goes over the tree, one after the other.
+    /// How often the tree is walked, one after the other.
     #[arg(long, default_value_t = 5)]
     times: u32,
     #[arg(long, default_value_t = 60.0)]
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
                 let queue = builder.name("walk").build().expect("a queue");
                 harness::timed(|| {
                     for _ in 0..arguments.times {
-                        // Where rayon's scope runs, too: on a worker.
+                        // On a worker, like rayon's scope.
                         let walked = queue.install(|| queue.scope(|scope| on_coreshard(scope, root.clone(), &sizes)));
                         walked.expect("the queue is open");
                     }
@@ -72,7 +72,7 @@ fn on_rayon<'scope>(scope: &rayon::Scope<'scope>, directory: PathBuf, sizes: &'s
     }
 }
 
-/// Adds up the files of one directory; gives the directories in it.
+/// Adds up the files of one directory. Returns its subdirectories.
 fn here(directory: &PathBuf, sizes: &Mutex<Sizes>) -> Vec<PathBuf> {
     let (files, directories) = jobs::entries(directory).expect("it can be read");
     let mut own = Sizes::new();

@@ -23,7 +23,7 @@ struct Arguments {
     protocol: u8,
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// For `coreshard`: reactors, each on a thread of its own.
+    /// For `coreshard`: reactors, each on a separate thread.
     #[arg(long, default_value_t = 1)]
     reactors: usize,
     /// Rounds of arithmetic for each request, about 1 ns each.
@@ -156,7 +156,7 @@ where
     E: Http2ServerConnExec<<Hello as Service<Request<Incoming>>>::Future, Full<Bytes>> + Unpin,
 {
     let service = Hello { work };
-    // Who goes away in the middle of a request is no error of ours.
+    // A client may disconnect in the middle of a request.
     let _closed = if protocol == 1 {
         hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await
     } else {

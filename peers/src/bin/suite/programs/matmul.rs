@@ -7,7 +7,7 @@ struct Part {
     stride: usize,
 }
 
-// SAFETY: only `multiply` reads and writes through it, and what runs at once there writes to different quarters.
+// SAFETY: only `multiply` reads and writes through it, and its parallel calls write to different quarters.
 unsafe impl Send for Part {}
 // SAFETY: as above.
 unsafe impl Sync for Part {}
@@ -20,8 +20,8 @@ impl Part {
     }
 }
 
-/// A cache line of a matrix: the system's allocator would put 16 bytes in front of it, and each vector into two lines. tcmalloc,
-/// which the others have, does not.
+/// A cache line of a matrix. The system allocator would put 16 bytes in front of it, so that each vector spans two lines.
+/// tcmalloc, which the other programs use, does not.
 #[derive(Clone)]
 #[repr(align(64))]
 pub(crate) struct Line([i32; 16]);
@@ -38,7 +38,7 @@ pub(crate) fn run<E: Executor>(n: usize) -> Vec<Line> {
 /// Adds the product of `a` and `b` to `c`.
 fn multiply<E: Executor>(a: Part, b: Part, c: Part, n: usize) {
     if n <= 32 {
-        // SAFETY: the parts are of n x n, and nobody else writes to this one of `c` now.
+        // SAFETY: the parts are n x n, and no other call writes to this part of `c` now.
         unsafe { multiply_small(a, b, c, n) };
         return;
     }
@@ -52,13 +52,13 @@ fn multiply<E: Executor>(a: Part, b: Part, c: Part, n: usize) {
 }
 
 /// # Safety
-/// All three are of `n` x `n`, and nobody else writes to `c` meanwhile.
+/// All three must be `n` x `n`, and no other thread may write to `c` meanwhile.
 unsafe fn multiply_small(a: Part, b: Part, c: Part, n: usize) {
     for i in 0..n {
-        // SAFETY: a row of `c`, which nobody else reads or writes now.
+        // SAFETY: a row of `c`, which no other thread reads or writes now.
         let sums = unsafe { std::slice::from_raw_parts_mut(c.first.add(i * c.stride), n) };
         for k in 0..n {
-            // SAFETY: inside of `a`, and a row of `b`, to which nobody writes.
+            // SAFETY: inside `a`, and a row of `b`, which is not written.
             let (factor, row) = unsafe {
                 (
                     *a.first.add(i * a.stride + k),

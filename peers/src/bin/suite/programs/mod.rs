@@ -1,4 +1,4 @@
-//! One program each: `run` inside a worker, `check` of what it gave.
+//! One program in each module: `run` is called on a worker, `check` checks its result.
 
 pub(crate) mod fib;
 pub(crate) mod matmul;

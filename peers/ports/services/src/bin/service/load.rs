@@ -14,14 +14,14 @@ pub(crate) struct Arguments {
     rate: f64,
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// What comes later than this is no good any more.
+    /// Answers that take longer than this count as late.
     #[arg(long, default_value_t = 200)]
     deadline_ms: u64,
 }
 
 #[derive(Default)]
 struct Came {
-    /// From the time a request was to be sent until it was answered with 200, in microseconds.
+    /// From the time a request was due until it was answered with 200, in microseconds.
     good_us: Vec<u64>,
     late: u64,
     refused: u64,
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) {
     runtime.block_on(async {
         let began = Instant::now() + Duration::from_millis(20);
         let mut calls = tokio::task::JoinSet::new();
-        // As apart as calls of many independent users are: exponentially.
+        // Exponential intervals, as between the calls of many independent users.
         let (mut random, mut at) = (0x2545_f491_4f6c_dd1d_u64, 0.0);
         for _ in 0..count {
             random ^= random << 13;

@@ -1,8 +1,8 @@
-//! A service of heavy requests, and who calls it at a rate of its own.
+//! A service with heavy requests, and a load generator with a fixed rate.
 //!
-//! `server`: axum; each request is some milliseconds of arithmetic, done by the executor that is asked for; beyond a
-//! bound, requests are refused at once. It serves until its standard input ends. `load`: sends requests at their
-//! times, whether or not earlier ones are answered, and tells what came back.
+//! `server`: axum; each request is some milliseconds of arithmetic, done by the chosen executor. Beyond a bound, requests
+//! are refused at once. It serves until its standard input ends. `load`: sends requests at their due times, whether or
+//! not earlier ones are answered, and reports the answers.
 
 mod load;
 mod server;

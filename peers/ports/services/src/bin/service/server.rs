@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// How many requests wait or run at once.
     #[arg(long, default_value_t = 64)]
     bound: usize,
-    /// Requests that begin later than this after they came are dropped.
+    /// Requests that have waited longer than this before they begin are dropped.
     #[arg(long, default_value_t = 200)]
     deadline_ms: u64,
 }
@@ -32,11 +32,11 @@ pub(crate) enum Which {
     SpawnBlocking,
     /// `rayon::spawn` and a oneshot; connections on tokio's runtime of several threads.
     Rayon,
-    /// Nothing: the handler itself computes, on tokio's runtime of several threads.
+    /// None: the handler itself computes, on tokio's runtime of several threads.
     Inline,
 }
 
-/// Where heavy work goes.
+/// The executor of heavy work.
 enum Heavy {
     Coreshard(coreshard::Workqueue),
     SpawnBlocking,
@@ -46,8 +46,8 @@ enum Heavy {
 
 struct Service {
     heavy: Heavy,
-    /// The bound: one permit for each request that waits or runs. What a queue with a capacity of its own would
-    /// do is done here, and in `answer`.
+    /// The bound: one permit for each request that waits or runs. Together with `answer`, it stands in for a queue with a
+    /// capacity.
     permits: Arc<Semaphore>,
     work: u64,
     deadline: Duration,
@@ -98,13 +98,13 @@ async fn answer(service: Arc<Service>) -> Result<String, StatusCode> {
         (came.elapsed() < deadline).then(|| compute(work))
     };
     let computed = match &service.heavy {
-        // Of all that `Workqueue` has, this alone gives a result that can be awaited.
+        // The only call of `Workqueue` that returns a future here.
         Heavy::Coreshard(queue) => queue.spawn(async { item() }).expect("the queue is open").await,
         Heavy::SpawnBlocking => tokio::task::spawn_blocking(item).await.expect("it does not panic"),
         Heavy::Rayon => {
             let (give, take) = oneshot::channel();
             rayon::spawn(|| {
-                // Who asked may have gone.
+                // The client may have disconnected.
                 let _gone = give.send(item());
             });
             take.await.expect("it does not panic")
