@@ -15,6 +15,9 @@ use crate::common::{Growing, bad_input, bail_input, output};
 /// How long to wait where nothing is there to be taken.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Room for the end of a recording, and for what packing adds to a chunk that cannot be packed.
+const END_BYTES: u64 = 4_096;
+
 /// Ends the program with the command.
 struct Ends(Child);
 
@@ -57,8 +60,8 @@ pub(super) fn follow(
     let mut orders = Orders::listen()?;
     let out = std::io::BufWriter::with_capacity(1 << 20, file);
     let mut writer = RecordingWriter::new(out, &about).context("cannot write the recording")?;
-    let mut spool =
-        Spool::new(limits.memory_bytes).context("no memory for the program's events")?;
+    let mut spool = Spool::new(limits.memory_bytes, limits.most_bytes)
+        .context("no memory for the program's events")?;
     let mut slices = Slices::new(windows, limits.most_bytes);
     let mut window = slices.window(Duration::ZERO, 0);
     spool.set_window(window)?;
@@ -68,9 +71,12 @@ pub(super) fn follow(
         bad_input(anyhow!("{} does not start: {error}", input::quoted(&program[0])))
     })?;
     let mut child = Ends(child);
-    let mut is_full = false;
+    let (mut is_full, mut raw_bytes) = (false, 0);
     let status = loop {
-        let open = slices.window(started.elapsed(), writer.written_bytes());
+        // Events in the spool will be written, and packed as well as those before them.
+        let written = writer.written_bytes();
+        let waiting = spool.waiting_bytes() as f64 * (written as f64 / raw_bytes as f64).min(1.0);
+        let open = slices.window(started.elapsed(), written + waiting as u64);
         let wanted = if is_full { 0 } else { open };
         if wanted != window {
             window = wanted;
@@ -85,8 +91,10 @@ pub(super) fn follow(
             }
         }
         let taken = spool.take(ended.is_some(), |chunk| {
-            // A chunk is packed into fewer bytes than it has.
-            is_full |= writer.written_bytes() + chunk.events.len() as u64 > limits.most_bytes;
+            let bytes = chunk.events.len() as u64;
+            // The packed chunk is hardly longer than its events, and the file's end needs room.
+            is_full |= writer.written_bytes() + bytes + END_BYTES > limits.most_bytes;
+            raw_bytes += bytes;
             if is_full { Ok(()) } else { writer.chunk(chunk.thread, chunk.order, chunk.events) }
         });
         let taken = taken.context("cannot write the recording")?;

@@ -491,13 +491,17 @@ fn what_is_missing_is_told() {
 fn a_recording_that_grows_too_large_is_sampled_and_says_so() {
     let place = Place::new();
     let program = place.compile("busy", &[]);
-    let most = 40_000_000;
-    let options = ["--max-size", "40000000", "--max-memory", "67108864"];
-    assert_eq!(place.record(&program, &options), Some(0));
-    let bytes = std::fs::metadata(place.path("it.trace")).unwrap().len();
-    assert!((most / 2..most).contains(&bytes), "{bytes}");
-    let notes = place.replay("epyc-9654-2s")["notes"].to_string();
-    assert!(notes.contains("the recording lacks the time between slices: from "), "{notes}");
+    for most in [4_000_000, 40_000_000] {
+        let size = most.to_string();
+        let options = ["--max-size", &size, "--max-memory", "67108864"];
+        assert_eq!(place.record(&program, &options), Some(0));
+        let bytes = std::fs::metadata(place.path("it.trace")).unwrap().len();
+        assert!((most / 2..most).contains(&bytes), "{bytes} of {most}");
+        let notes = place.replay("epyc-9654-2s")["notes"].to_string();
+        assert!(notes.contains("the recording lacks the time between slices: from "), "{notes}");
+        // The program is sampled to its end.
+        assert!(!notes.contains("maximum file size"), "{notes}");
+    }
     let lines = shown(&place);
     assert!(lines[0].contains(" of the time: sides"), "{lines:#?}");
     let is_head = |line: &&String| line.starts_with("sampled: the recording lacks the time");
