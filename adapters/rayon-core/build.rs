@@ -1,5 +1,5 @@
-//! Cargo wants a build script of a package that has `links`. This one also says where the crate is of no use, before
-//! the compiler would, at length.
+//! Cargo requires a build script for a package with `links`. This one also fails early on systems that the crate does not
+//! support, with a short message instead of many compiler errors.
 
 use std::env;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same programs with two schedulers, in turns: is one slower, and do both put out the same bytes?
+"""Runs the same programs with two schedulers, in turns: is one slower, and do both write the same bytes?
 
 Usage: compare.py demos    --bin FOLDER [--patched SIDE] [--turns N] [--only REGEX] [--quick] [--laps N] [--out FILE]
        compare.py programs --bin FOLDER --inputs FOLDER [the same]
@@ -34,7 +34,7 @@ LIMIT = 300
 
 
 class Failed(Exception):
-    """A run that did not end well; the text says how."""
+    """A failed run; the text has the reason."""
 
 
 def spread(values, form="{:.3f}"):
@@ -47,12 +47,12 @@ def geometric_mean(values):
 
 
 def ratios(runs, key):
-    """Of the turns in which both sides ended well. Nothing is faster than the clock's step."""
+    """Returns the ratios of the turns with two successful runs. Times below the clock's step count as one step."""
     return [max(patched[key], 1e-6) / max(original[key], 1e-6) for original, patched in runs]
 
 
 def in_turns(cases, turns, run, failures):
-    """Each case's pairs of results, original and patched, turn by turn."""
+    """Returns each case's pairs of results, original and patched, turn by turn."""
     results = {name: [] for name in cases}
     for turn in range(turns):
         for place, name in enumerate(cases):
@@ -123,11 +123,11 @@ def demos(arguments, failures):
 
 
 def digest(case, out, stdout):
-    """Of what the program wrote: its standard output, and the files it made or changed, with their names."""
+    """Returns the digest of the program's standard output, and of the files that it created or changed, with their names."""
     total = hashlib.sha256()
     files = sorted(path for path in out.rglob("*") if path.is_file())
     if not stdout and not files:
-        raise Failed("put out nothing, which would be equal to anything")
+        raise Failed("wrote no output to compare")
     if case.get("any_order"):
         stdout = b"\n".join(sorted(stdout.splitlines()))
     total.update(stdout.replace(os.fsencode(out), b"OUT"))
@@ -138,9 +138,9 @@ def digest(case, out, stdout):
 
 
 def run_program(arguments, case, side, threads=False):
-    """One run, in a folder of its own for what it writes."""
+    """Runs a program once, in a new folder for its output."""
     with tempfile.TemporaryDirectory(prefix="compare-", dir=arguments.inputs.parent) as scratch:
-        # Of one name for both sides, since some programs say where they are.
+        # The same name for both sides, since some programs print their path.
         out, report = Path(scratch) / "out", Path(scratch) / "report"
         if "copy" in case:
             shutil.copytree(arguments.inputs / case["copy"], out)
@@ -205,7 +205,7 @@ def programs(arguments, failures):
         pairs = runs + [counted[name]]
         digests = [{pair[side]["bytes"] for pair in pairs} for side in (0, 1)]
         if len(digests[0]) > 1:
-            verdict = "differ from run to run, the original's, too"
+            verdict = "differ from run to run, also the original's"
         elif digests[0] == digests[1]:
             verdict = "equal"
         else:

@@ -42,7 +42,7 @@ as original b3sum <<<'date +%N'
 expect 1 'differ from run to run' programs 'b3sum, 200'
 as original b3sum <<<':'
 as patched b3sum <<<':'
-expect 1 'put out nothing' programs 'b3sum, 200'
+expect 1 'wrote no output' programs 'b3sum, 200'
 
 list=$'if [ "$1" = list ]; then printf "some\\tgroup\\twhat it does\\n"; exit; fi\n'
 as original rayon-demos <<<"$list"'seq "$2" | sed "s/.*/0.010 0.020/"'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes what the programs are given: pictures, texts, trees of files, genomes. The same bytes each time.
+"""Makes the programs' inputs: pictures, texts, trees of files, genomes. The same bytes each time.
 
 Usage: inputs.py FOLDER [--quick]
 
@@ -82,7 +82,7 @@ def blobs(folder, quick):
 
 
 def tree(folder, quick):
-    """Folders in folders, of small files, every fifth of them one that is elsewhere, too."""
+    """Nested folders of small files. Every fifth file is a copy of another one."""
     numbers = random.Random(400)
     folders, paths = [folder], []
     for number in range(30 if quick else 1500):
@@ -99,7 +99,7 @@ def tree(folder, quick):
 
 
 def sources(folder, quick):
-    """This repository's own, several times over."""
+    """This repository's sources, several times over."""
     for number in range(1 if quick else 12):
         for part in ("crates", "docs", "judges", "lab"):
             shutil.copytree(REPOSITORY / part, folder / str(number) / part, symlinks=True)

@@ -1,4 +1,4 @@
-//! Work that each thread of a pool does once.
+//! Calls on each thread of a pool.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use crate::current;
 use crate::team::Team;
 
-/// Tells a closure of a broadcast on which of the pool's threads it is.
+/// Tells a closure of a broadcast which thread of the pool it is on.
 pub struct BroadcastContext<'a> {
     index: usize,
     members: usize,
-    /// Neither `Send` nor `Sync`, and only for as long as the closure runs.
+    /// Neither `Send` nor `Sync`, and only valid while the closure runs.
     here: PhantomData<&'a mut dyn Fn()>,
 }
 

@@ -6,7 +6,7 @@ use std::io;
 
 use coreshard_workqueue::TeamError;
 
-/// Why a pool could not be made.
+/// The reason why a pool could not be built.
 #[derive(Debug)]
 pub struct ThreadPoolBuildError {
     kind: ErrorKind,
@@ -16,7 +16,7 @@ pub struct ThreadPoolBuildError {
 enum ErrorKind {
     GlobalPoolAlreadyInitialized,
     CurrentThreadAlreadyInPool,
-    /// Of a thread that could not be started; and whatever rayon knows no kind of error for.
+    /// A thread could not be started; also for errors that rayon has no kind for.
     IOError(io::Error),
 }
 
@@ -25,12 +25,12 @@ impl ThreadPoolBuildError {
         Self { kind: ErrorKind::GlobalPoolAlreadyInitialized }
     }
 
-    /// Of settings that are not allowed.
+    /// An error of invalid settings.
     pub(crate) fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind: ErrorKind::IOError(io::Error::new(io::ErrorKind::InvalidInput, why)) }
     }
 
-    /// Of a machine on which there is no runtime.
+    /// An error of a machine that cannot have a runtime.
     pub(crate) fn other(why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind: ErrorKind::IOError(io::Error::other(why)) }
     }

@@ -18,7 +18,7 @@ pub fn max_num_threads() -> usize {
     Team::MAX_MEMBERS
 }
 
-/// Makes a [`ThreadPool`], or says what the global pool is to be.
+/// Builds a [`ThreadPool`], or configures the global pool.
 ///
 /// ```
 /// # use rayon_core as rayon;
@@ -45,13 +45,13 @@ impl Default for ThreadPoolBuilder {
 }
 
 impl ThreadPoolBuilder {
-    /// One that asks for nothing.
+    /// Returns a builder with default settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a pool whose threads may borrow, and end before this returns. `wrapper` is called on each of its threads and is to
-    /// call [`ThreadBuilder::run`]; `with_pool` on this one.
+    /// Builds a pool whose threads may borrow, and exit before this returns. `wrapper` is called on each of its threads and must
+    /// call [`ThreadBuilder::run`]; `with_pool` is called on this thread.
     ///
     /// ```
     /// # use rayon_core as rayon;
@@ -93,11 +93,11 @@ impl ThreadPoolBuilder {
 }
 
 impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
-    /// Makes the pool.
+    /// Builds the pool.
     ///
     /// # Errors
-    /// If a thread cannot be started, this thread is to be one of the pool's and is another's, the process has no runtime, or
-    /// the environment asks for what there is not.
+    /// Fails if a thread cannot be started, if this thread is to be a member and belongs to another pool, if the process has no
+    /// runtime, or if the environment has an invalid setting.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
         static BUILT: AtomicUsize = AtomicUsize::new(0);
         let number = BUILT.fetch_add(1, Relaxed) + 1;
@@ -105,18 +105,18 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         self.request.start(name, self.spawn_handler).map(ThreadPool::of)
     }
 
-    /// Makes the global pool, which is otherwise made at its first use.
+    /// Builds the global pool, which is otherwise built at its first use.
     ///
     /// # Errors
-    /// If it exists already, and as [`build`](Self::build).
+    /// Fails if it exists already, and as [`build`](Self::build) does.
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
         global::make(self.request, self.spawn_handler)
     }
 }
 
 impl<S> ThreadPoolBuilder<S> {
-    /// Has `spawn` start the threads: it is called for each, and is to see to it that [`ThreadBuilder::run`] is called on a
-    /// thread of its own.
+    /// Lets `spawn` start the threads: it is called for each, and must make sure that [`ThreadBuilder::run`] is called on a
+    /// separate thread.
     ///
     /// ```
     /// # use rayon_core as rayon;
@@ -138,7 +138,7 @@ impl<S> ThreadPoolBuilder<S> {
         ThreadPoolBuilder { request: self.request, spawn_handler: CustomSpawn(spawn) }
     }
 
-    /// What the thread of an index is called.
+    /// Sets the function that returns a thread's name, by index.
     pub fn thread_name<F>(mut self, closure: F) -> Self
     where
         F: FnMut(usize) -> String + 'static,
@@ -147,21 +147,21 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// How many threads there are. 0, the default: as many as `RAYON_NUM_THREADS` says, else as CPUs may be used.
+    /// Sets the number of threads. 0, the default: the value of `RAYON_NUM_THREADS`, or else the number of usable CPUs.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.request.common.num_threads = num_threads;
         self
     }
 
-    /// Makes the thread that calls [`build`](Self::build) the one with index 0. It does the pool's work while it waits for some
-    /// of it, and no hook is called on it.
+    /// Makes the thread that calls [`build`](Self::build) the member with index 0. It runs the pool's work while it waits for
+    /// some of it. No hook is called on it.
     pub fn use_current_thread(mut self) -> Self {
         self.request.use_current_thread = true;
         self
     }
 
-    /// Is given the payloads of panics of spawned work and of the hooks, on the thread that panicked. Without a handler the process
-    /// aborts, as it does if the handler panics itself.
+    /// Sets the handler of panics of spawned work and of the hooks. It gets the payload, on the thread that panicked. Without a
+    /// handler, or if the handler panics, the process aborts.
     pub fn panic_handler<H>(mut self, panic_handler: H) -> Self
     where
         H: Fn(Box<dyn Any + Send>) + Send + Sync + 'static,
@@ -170,20 +170,20 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// The size of the threads' stacks, in bytes.
+    /// Sets the size of the threads' stacks, in bytes.
     pub fn stack_size(mut self, stack_size: usize) -> Self {
         self.request.common.stack_size = Some(stack_size);
         self
     }
 
-    /// Has spawned work of one thread run in the order of its spawning.
+    /// Runs the spawned work of one thread in the order of its spawning.
     #[deprecated(note = "use `scope_fifo` and `spawn_fifo` for similar effect")]
     pub fn breadth_first(mut self) -> Self {
         self.request.common.breadth_first = true;
         self
     }
 
-    /// Is called on each thread before all else, with its index.
+    /// Sets a hook that is called first on each thread, with its index.
     pub fn start_handler<H>(mut self, start_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -192,7 +192,7 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Is called on each thread as it ends, with its index.
+    /// Sets a hook that is called on each thread as it exits, with its index.
     pub fn exit_handler<H>(mut self, exit_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,

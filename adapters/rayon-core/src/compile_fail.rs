@@ -1,6 +1,6 @@
-//! What the bounds forbid: each example fails to compile, with the error that is named.
+//! Programs that the bounds forbid: each example fails to compile, with the named error.
 
-/// Both halves of a join may not have the same thing to themselves.
+/// The halves of a join cannot both borrow the same value mutably.
 ///
 /// ```compile_fail,E0524
 /// let mut numbers = [3, 1, 2];
@@ -8,7 +8,7 @@
 /// rayon_core::join(|| all.sort(), || all.reverse());
 /// ```
 ///
-/// Nor one half the whole, and the other a part.
+/// Nor can one half borrow the whole, and the other a part.
 ///
 /// ```compile_fail,E0500
 /// fn sort_twice(all: &mut [u32]) {
@@ -17,7 +17,7 @@
 /// }
 /// ```
 ///
-/// The two parts they may.
+/// They can borrow disjoint parts.
 ///
 /// ```no_run
 /// fn sort_both(all: &mut [u32]) {
@@ -27,7 +27,7 @@
 /// ```
 struct JoinedBorrows;
 
-/// What cannot be sent stays here: it is no result of either half,
+/// A value that is not `Send` cannot be the result of either half,
 ///
 /// ```compile_fail,E0277
 /// rayon_core::join(|| std::rc::Rc::new(1), || ());
@@ -37,7 +37,7 @@ struct JoinedBorrows;
 /// rayon_core::join(|| (), || std::rc::Rc::new(2));
 /// ```
 ///
-/// no part of a closure,
+/// it cannot be captured by a closure,
 ///
 /// ```compile_fail,E0277
 /// let shared = std::rc::Rc::new(3);
@@ -59,7 +59,7 @@ struct JoinedBorrows;
 /// rayon_core::broadcast(|_| counted.set(7));
 /// ```
 ///
-/// and is only lent to a scope that stays on this thread.
+/// and it can only be borrowed by a scope that stays on this thread.
 ///
 /// ```no_run
 /// let shared = std::rc::Rc::new(8);
@@ -67,7 +67,7 @@ struct JoinedBorrows;
 /// ```
 struct Unsendable;
 
-/// The context of a closure is about the thread that it runs on.
+/// The context of a closure belongs to the thread that it runs on.
 ///
 /// ```compile_fail,E0277
 /// fn send(_: impl Send) {}
@@ -89,14 +89,14 @@ struct Unsendable;
 /// rayon_core::broadcast(|context| share(context));
 /// ```
 ///
-/// Nor is it a result.
+/// Nor can it be a result.
 ///
 /// ```compile_fail,E0277
 /// rayon_core::broadcast(|context| context);
 /// ```
 struct Contexts;
 
-/// What is spawned in a scope borrows from outside of it alone:
+/// Work spawned in a scope can only borrow from outside the scope:
 ///
 /// ```no_run
 /// let number = 1;
@@ -126,7 +126,7 @@ struct Contexts;
 /// });
 /// ```
 ///
-/// nor what a task of the scope has.
+/// nor from a task of the scope.
 ///
 /// ```compile_fail,E0373
 /// rayon_core::scope(|scope| {
@@ -137,7 +137,7 @@ struct Contexts;
 /// });
 /// ```
 ///
-/// And without a scope it borrows nothing.
+/// Without a scope, it cannot borrow at all.
 ///
 /// ```compile_fail,E0373
 /// let number = 6;
@@ -145,7 +145,7 @@ struct Contexts;
 /// ```
 struct Borrows;
 
-/// A scope is of one lifetime, neither of a shorter one
+/// A scope has one lifetime, neither a shorter one
 ///
 /// ```compile_fail
 /// fn shorter<'a, 'b: 'a, 's>(scope: &'s rayon_core::Scope<'b>) -> &'s rayon_core::Scope<'a> {
@@ -153,7 +153,7 @@ struct Borrows;
 /// }
 /// ```
 ///
-/// nor of a longer one.
+/// nor a longer one.
 ///
 /// ```compile_fail
 /// fn longer<'a, 'b: 'a, 's>(scope: &'s rayon_core::Scope<'a>) -> &'s rayon_core::Scope<'b> {
@@ -173,7 +173,7 @@ struct Borrows;
 /// }
 /// ```
 ///
-/// It does not leave its closure.
+/// It cannot leave its closure.
 ///
 /// ```compile_fail,E0521
 /// let mut kept = None;
@@ -181,7 +181,7 @@ struct Borrows;
 /// ```
 struct ScopeLifetimes;
 
-/// A pool of scoped threads does not leave its closure, and a builder not its thread.
+/// A pool of scoped threads cannot leave its closure, and a builder cannot leave its thread.
 ///
 /// ```compile_fail
 /// let pool = rayon_core::ThreadPoolBuilder::new().build_scoped(|thread| thread.run(), |pool| pool).unwrap();
@@ -192,7 +192,7 @@ struct ScopeLifetimes;
 /// send(rayon_core::ThreadPoolBuilder::new());
 /// ```
 ///
-/// Nobody else implements the trait of those who start threads, or makes what is made for them.
+/// Other crates cannot implement the trait of thread starters, or create a `ThreadBuilder`.
 ///
 /// ```compile_fail,E0405
 /// struct Mine;

@@ -16,7 +16,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// One that asks for nothing.
+    /// Returns a configuration with default settings.
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,7 +84,7 @@ impl fmt::Debug for Configuration {
 }
 
 impl ThreadPool {
-    /// A pool as `configuration` says.
+    /// Builds a pool as configured.
     ///
     /// # Errors
     /// As [`ThreadPoolBuilder::build`].
@@ -94,7 +94,7 @@ impl ThreadPool {
     }
 }
 
-/// Makes the global pool.
+/// Builds the global pool.
 ///
 /// # Errors
 /// As [`ThreadPoolBuilder::build_global`].

@@ -1,4 +1,4 @@
-//! The pool of all threads that are in no other.
+//! The pool of all threads without another pool.
 
 use std::sync::OnceLock;
 
@@ -9,11 +9,11 @@ use crate::request::{Recipe, Request};
 use crate::team::Team;
 use crate::thread_builder::{DefaultSpawn, ThreadSpawn};
 
-/// What it is called in reports.
+/// Its name in reports.
 const NAME: &str = "rayon";
 
-/// Made once in each process: if that fails, it is not tried again with other settings. A forked process makes its own, since the parent's
-/// threads are not there.
+/// Built once in each process: if that fails, it is not retried with other settings. A forked process builds its own, since it has
+/// no threads of its parent.
 static GLOBAL: PerProcess<OnceLock<Global>> = PerProcess::new();
 
 struct Global {
@@ -35,10 +35,10 @@ impl Global {
     }
 }
 
-/// The global team. If it was not made yet, it is made with default settings; in a forked process with the parent's.
+/// Returns the global team. If it does not exist, builds it with default settings, or in a forked process with the parent's.
 ///
 /// # Panics
-/// If it cannot be made, or could not be when it was first needed.
+/// Panics if it cannot be built, or could not be built when it was first needed.
 #[inline]
 pub(crate) fn team() -> &'static Team {
     match GLOBAL.here().get() {
@@ -60,7 +60,7 @@ fn make_default() -> &'static Team {
     }
 }
 
-/// Makes it as `request` says.
+/// Builds it as requested.
 pub(crate) fn make(request: Request, spawn: impl ThreadSpawn) -> Result<(), ThreadPoolBuildError> {
     let mut outcome = Err(ThreadPoolBuildError::global_exists());
     GLOBAL.here().get_or_init(|| {

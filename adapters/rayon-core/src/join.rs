@@ -1,4 +1,4 @@
-//! Runs two closures, at once if another thread has time for the second.
+//! Runs two closures, in parallel if another thread is idle.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use coreshard_workqueue::{join_told, join_told_or_else};
 use crate::global;
 use crate::team::Here;
 
-/// Tells a closure of [`join_context`] where it runs.
+/// Tells a closure of [`join_context`] whether it has moved to another thread.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
@@ -21,19 +21,18 @@ impl FnContext {
         Self { migrated, not_send: PhantomData }
     }
 
-    /// Whether this is another thread than the one that called [`join_context`].
+    /// Returns whether this is another thread than the one that called [`join_context`].
     #[inline]
     pub fn migrated(&self) -> bool {
         self.migrated
     }
 }
 
-/// Calls both, the second on another thread if one has time for it, and waits for both. On a thread that is in no pool, both run
-/// in the global one.
+/// Calls both closures, the second on another thread if one is idle, and waits for both. On a thread without a pool, both run in
+/// the global one.
 ///
 /// # Panics
-/// If a closure panics, with the payload of `oper_a`, else with that of `oper_b`, when both have finished. Both are called in any
-/// case.
+/// If a closure panics: with the payload of `oper_a`, or else of `oper_b`, when both have finished. Both are called in any case.
 #[inline]
 pub fn join<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
 where

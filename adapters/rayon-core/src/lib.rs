@@ -1,11 +1,10 @@
 //! The interface of [rayon-core](https://docs.rs/rayon-core/1.13.0), on the workers of Coreshard.
 //!
-//! A program that puts this package in the place of the published one (`[patch.crates-io]`; the README tells how)
-//! has its `rayon` run here, unchanged: each `ThreadPool` is a *team*, a fixed number of threads on the process's
-//! Coreshard runtime, beside the program's own queues. What is called on a worker of such a queue (`join`, `scope`,
-//! `spawn`) runs on that queue.
+//! If a program replaces the published package by this one (`[patch.crates-io]`; see the README), its unchanged `rayon` runs
+//! here: each `ThreadPool` is a *team*, a fixed number of threads on the process's Coreshard runtime, beside the program's
+//! queues. On a worker of such a queue, `join`, `scope` and `spawn` run on that queue.
 //!
-//! This crate translates; it schedules nothing. What runs where and when is Coreshard's matter.
+//! This crate only translates calls. Scheduling is done by Coreshard.
 //!
 //! ```
 //! use rayon_core as rayon;
@@ -23,22 +22,22 @@
 //! assert_eq!(sum(&numbers), 4_999_950_000);
 //! ```
 //!
-//! Which names and bounds there are, and what they promise, is rayon's; each item says in short what holds here.
+//! Names, bounds and guarantees are the same as in rayon. The documentation here is a summary.
 //!
 //! # Environment
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! |---|---|
-//! | `RAYON_NUM_THREADS` | threads of a pool for which the program asks for none, or for 0. 0: as many as CPUs may be used |
-//! | `RAYON_RS_NUM_CPUS` | as above, where that one is absent or no number |
+//! | `RAYON_NUM_THREADS` | threads of a pool if the program requests none, or 0. 0: as many as usable CPUs |
+//! | `RAYON_RS_NUM_CPUS` | as above, if that variable is absent or not a number |
 //! | `CORESHARD_WAKE` | when a chosen worker is woken: `under-lock`, `after-unlock`, `coalesced` |
 //! | `CORESHARD_INTAKE` | how work enters from outside: `locked`, `lock-free` |
-//! | `CORESHARD_SCOPE` | who shares a pool: `system`, `numa`, `cache`, `cache_shard`, `smt`, `cpu` |
+//! | `CORESHARD_SCOPE` | which CPUs share a pool: `system`, `numa`, `cache`, `cache_shard`, `smt`, `cpu` |
 //! | `CORESHARD_SHARD_SIZE` | the wanted size of a cache shard, in cores |
 //! | `CORESHARD_INSIGHT` | `1`, with the feature `insight`: `coreshard top` sees the process |
 //!
-//! They are read when the first pool is made. A value of Coreshard's that is not allowed is an error of
-//! [`ThreadPoolBuilder::build`], and a panic where the global pool is made without being asked for.
+//! They are read when the first pool is built. An invalid value of a `CORESHARD_` variable is an error of
+//! [`ThreadPoolBuilder::build`], and a panic if the global pool is built on demand.
 #![warn(missing_debug_implementations)]
 
 mod broadcast;

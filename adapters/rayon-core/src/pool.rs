@@ -1,4 +1,4 @@
-//! Pools that the program makes.
+//! Pools that the program builds.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::team::Team;
 
 /// A fixed number of threads; made by [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
 ///
-/// What is called inside of [`install`](Self::install) runs in this pool. Once the pool is dropped, its threads do what was
-/// spawned in it and end; the drop does not wait for that.
+/// Calls inside [`install`](Self::install) run in this pool. When the pool is dropped, its threads finish the spawned work and
+/// exit; the drop does not wait for that.
 ///
 /// ```
 /// # use rayon_core as rayon;
@@ -30,8 +30,8 @@ impl ThreadPool {
         Self { team }
     }
 
-    /// Calls `op` on a thread of this pool and waits for it; at once, where this is one. A thread of another pool does that
-    /// pool's work while it waits.
+    /// Calls `op` on a thread of this pool and waits for it. A thread of this pool calls it directly. A thread of another pool
+    /// runs that pool's work while it waits.
     ///
     /// # Panics
     /// If `op` panics, with the same payload.
@@ -56,20 +56,20 @@ impl ThreadPool {
         broadcast::broadcast_in(&self.team, op)
     }
 
-    /// How many threads this pool has.
+    /// Returns how many threads this pool has.
     #[inline]
     pub fn current_num_threads(&self) -> usize {
         self.team.members()
     }
 
-    /// This thread's index, if it is one of this pool's.
+    /// Returns this thread's index, if it belongs to this pool.
     #[inline]
     pub fn current_thread_index(&self) -> Option<usize> {
         self.team.index()
     }
 
-    /// Whether work waits on this thread's own list, from which others may take it meanwhile; `None` if it is none of this
-    /// pool's threads.
+    /// Returns whether work waits in this thread's own list. Other threads may take it meanwhile. `None` if the thread does not
+    /// belong to this pool.
     #[inline]
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
         self.team.has_pending()
@@ -104,8 +104,7 @@ impl ThreadPool {
         self.team.scope(|scope| op(ScopeFifo::of(scope)))
     }
 
-    /// Calls `op` here, whatever thread this is; what it spawns runs in this pool. See
-    /// [`in_place_scope`](crate::in_place_scope()).
+    /// Calls `op` on this thread. Work that it spawns runs in this pool. See [`in_place_scope`](crate::in_place_scope()).
     pub fn in_place_scope<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&Scope<'scope>) -> R,
@@ -137,7 +136,7 @@ impl ThreadPool {
         self.team.spawn_fifo(op);
     }
 
-    /// Calls `op` once on each thread of this pool, some time.
+    /// Calls `op` once on each thread of this pool, without waiting.
     pub fn spawn_broadcast<OP>(&self, op: OP)
     where
         OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
@@ -145,12 +144,12 @@ impl ThreadPool {
         broadcast::spawn_broadcast_in(&self.team, op);
     }
 
-    /// As [`yield_now`](crate::yield_now()); `None` if this is none of this pool's threads.
+    /// As [`yield_now`](crate::yield_now()); `None` if this thread does not belong to this pool.
     pub fn yield_now(&self) -> Option<Yield> {
         self.team.yield_now().map(Yield::of)
     }
 
-    /// As [`yield_local`](crate::yield_local()); `None` if this is none of this pool's threads.
+    /// As [`yield_local`](crate::yield_local()); `None` if this thread does not belong to this pool.
     pub fn yield_local(&self) -> Option<Yield> {
         self.team.yield_local().map(Yield::of)
     }

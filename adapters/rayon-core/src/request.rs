@@ -1,4 +1,4 @@
-//! What a program asks of a team, and how the team is made.
+//! A program's settings for a team, and the building of the team.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
 type ThreadHook = dyn Fn(usize) + Send + Sync;
 type ThreadName = dyn FnMut(usize) -> String;
 
-/// What several teams may have in common.
+/// Settings that several teams may share.
 #[derive(Clone, Default)]
 pub(crate) struct Common {
     pub(crate) num_threads: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Makes a team of this name.
+    /// Builds a team with this name.
     pub(crate) fn start(
         self,
         name: String,
@@ -68,7 +68,7 @@ impl Request {
         spawn.start(team).map_err(ThreadPoolBuildError::of)
     }
 
-    /// Makes a team of this name, and says what another process needs to make it again.
+    /// Builds a team with this name. Also returns the recipe that a forked process needs to build it again.
     pub(crate) fn start_again(
         mut self,
         name: String,
@@ -89,8 +89,8 @@ impl Request {
     }
 }
 
-/// What is left of a request after its team was made, for a process that is forked later. Closures that were called once for each
-/// thread are replaced by their results: the threads' names, and threads of the runtime's own.
+/// The rest of a request after its team was built, for a process that is forked later. Closures that were called once for each
+/// thread are replaced by their results: the threads' names, and threads of the runtime.
 pub(crate) struct Recipe {
     common: Common,
     thread_names: Vec<(usize, String)>,
@@ -112,10 +112,10 @@ impl Recipe {
     }
 }
 
-/// Gives the payload of a panic that no caller waits for to the handler. If there is none, or it panics itself, the process ends:
-/// as published, no such panic goes unseen.
+/// Passes the payload of a panic that no caller waits for to the handler. Without a handler, or if the handler panics, the process
+/// ends: as in the published package, no such panic is ignored.
 fn report_panic(handler: Option<&PanicHandler>, payload: Box<dyn Any + Send>) {
-    let Some(handler) = handler else { end("no pool's panic handler is there for it") };
+    let Some(handler) = handler else { end("the pool has no panic handler") };
     if catch_unwind(AssertUnwindSafe(|| handler(payload))).is_err() {
         end("the pool's panic handler panicked");
     }

@@ -19,15 +19,15 @@ macro_rules! scope_type {
         }
 
         impl<'scope> $name<'scope> {
-            /// The same scope, by this interface.
+            /// The same scope, as this interface's type.
             #[inline]
             #[allow(unsafe_code)]
             pub(crate) fn of<'a>(team: &'a TeamScope<'scope, Here>) -> &'a Self {
-                // SAFETY: `Self` is that type alone and lies as it does, and the lifetimes are the same.
+                // SAFETY: `Self` is a transparent wrapper of that type, and the lifetimes are the same.
                 unsafe { &*ptr::from_ref(team).cast::<Self>() }
             }
 
-            /// Has `body` run on each thread of the scope's pool, some time before the scope ends.
+            /// Spawns `body` on each thread of the scope's pool. The scope waits for it.
             pub fn spawn_broadcast<BODY>(&self, body: BODY)
             where
                 BODY: Fn(&$name<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
@@ -50,17 +50,17 @@ macro_rules! scope_type {
 }
 
 scope_type! {
-    /// In which work is spawned that may borrow what lives longer than `'scope`; see [`scope()`].
+    /// A scope whose work may borrow values that outlive `'scope`; see [`scope()`].
     Scope
 }
 
 scope_type! {
-    /// In which work is spawned that may borrow what lives longer than `'scope`; see [`scope_fifo()`].
+    /// A scope whose work may borrow values that outlive `'scope`; see [`scope_fifo()`].
     ScopeFifo
 }
 
 impl<'scope> Scope<'scope> {
-    /// Has `body` run in the scope's pool, some time before the scope ends. It is given the scope, so that it may spawn more.
+    /// Spawns `body` in the scope's pool. The scope waits for it. It is given the scope, so that it may spawn more.
     ///
     /// ```
     /// # use rayon_core as rayon;
@@ -91,11 +91,11 @@ impl<'scope> ScopeFifo<'scope> {
     }
 }
 
-/// Calls `op` in the current pool, else in the global one, and waits for it and for all that is spawned in the scope. Of what
-/// one thread spawned there, the last runs first, if no other thread takes it.
+/// Calls `op` in the current pool, or else in the global one, and waits for it and for all work spawned in the scope. A thread
+/// runs the work that it spawned last first, unless another thread takes it.
 ///
 /// # Panics
-/// With the panic of `op`, or of work that was spawned, when all have finished.
+/// Panics with the panic of `op`, or of spawned work, when all have finished.
 pub fn scope<'scope, OP, R>(op: OP) -> R
 where
     OP: FnOnce(&Scope<'scope>) -> R + Send,
@@ -104,7 +104,7 @@ where
     current::with_current(|team| team.scope(|scope| op(Scope::of(scope))))
 }
 
-/// As [`scope()`], with `op` on this thread, whatever it is: it may hold what cannot be sent.
+/// As [`scope()`], but with `op` on this thread, even outside of any pool: it may have captures that are not `Send`.
 ///
 /// # Panics
 /// As [`scope()`].
@@ -115,7 +115,7 @@ where
     current::with_current(|team| team.in_place_scope(|scope| op(Scope::of(scope))))
 }
 
-/// As [`scope()`], but of what one thread spawned there, the first runs first.
+/// As [`scope()`], but a thread runs the work that it spawned first first.
 ///
 /// # Panics
 /// As [`scope()`].
@@ -127,7 +127,7 @@ where
     current::with_current(|team| team.scope(|scope| op(ScopeFifo::of(scope))))
 }
 
-/// As [`scope_fifo()`], with `op` on this thread, whatever it is.
+/// As [`scope_fifo()`], but with `op` on this thread, even outside of any pool.
 ///
 /// # Panics
 /// As [`scope_fifo()`].

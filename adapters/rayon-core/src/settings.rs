@@ -14,7 +14,7 @@ use coreshard_workqueue::TeamBuilder;
 use crate::build_error::ThreadPoolBuildError;
 use crate::team::Here;
 
-/// What is absent is left to Coreshard.
+/// `None` leaves the choice to Coreshard.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     wake: Option<Wake>,
@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     is_shown: bool,
 }
 
-/// As the environment was at the first call.
+/// Returns the settings in the environment at the first call.
 pub(crate) fn get() -> Result<&'static Settings, ThreadPoolBuildError> {
     static SETTINGS: PerProcess<OnceLock<Result<Settings, String>>> = PerProcess::new();
     let read = SETTINGS.here().get_or_init(|| Settings::read(|name| env::var_os(name)));
@@ -57,9 +57,10 @@ impl Settings {
         let text = |name| match variable(name).map(OsString::into_string) {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(text)),
-            Some(Err(bytes)) => {
-                Err(format!("{name} is {}, which is no text", quoted(&bytes.to_string_lossy())))
-            }
+            Some(Err(bytes)) => Err(format!(
+                "{name} is {}, which is not valid UTF-8",
+                quoted(&bytes.to_string_lossy())
+            )),
         };
         let shard_size = match text("CORESHARD_SHARD_SIZE")? {
             None => None,
@@ -67,7 +68,7 @@ impl Settings {
                 Ok(cores @ 1..) => Some(cores),
                 _ => {
                     return Err(format!(
-                        "CORESHARD_SHARD_SIZE is {}; allowed are numbers of cores, from 1",
+                        "CORESHARD_SHARD_SIZE is {}: expected a number of cores, from 1",
                         quoted(&text)
                     ));
                 }
@@ -77,7 +78,7 @@ impl Settings {
             None | Some("0") => false,
             Some("1") => true,
             Some(text) => {
-                return Err(format!("CORESHARD_INSIGHT is {}; allowed are 0, 1", quoted(text)));
+                return Err(format!("CORESHARD_INSIGHT is {}: expected one of 0, 1", quoted(text)));
             }
         };
         Ok(Self {
@@ -109,19 +110,19 @@ impl Settings {
     }
 }
 
-/// The types' own errors say what was given and what is allowed.
+/// The errors of the types have the given and the accepted values.
 fn parsed<T: FromStr<Err: Display>>(name: &str, text: Option<String>) -> Result<Option<T>, String> {
     let parse = |text: String| text.parse().map_err(|error| format!("{name}: {error}"));
     text.map(parse).transpose()
 }
 
-/// How many threads a pool has for which the program asks for none; 0: as many as CPUs may be used. Read for each pool anew,
-/// as rayon does: programs set these.
+/// The number of threads of a pool if the program requests none; 0: as many as usable CPUs. Read again for each pool, as in
+/// rayon: programs set these variables.
 pub(crate) fn threads() -> usize {
     threads_by(|name| env::var(name).ok())
 }
 
-/// What is no number is as good as absent.
+/// A value that is not a number is ignored.
 fn threads_by(variable: impl Fn(&str) -> Option<String>) -> usize {
     let number = |name| variable(name)?.parse::<usize>().ok();
     number("RAYON_NUM_THREADS").or_else(|| number("RAYON_RS_NUM_CPUS")).unwrap_or(0)
@@ -181,7 +182,7 @@ mod tests {
     fn what_is_no_text_is_an_error() {
         use std::os::unix::ffi::OsStringExt;
         let error = Settings::read(|_| Some(OsString::from_vec(vec![0xff]))).unwrap_err();
-        assert!(error.contains("CORESHARD_") && error.contains("no text"), "{error}");
+        assert!(error.contains("CORESHARD_") && error.contains("not valid UTF-8"), "{error}");
     }
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
         };
         assert_eq!(threads(None, None), 0);
         assert_eq!(threads(Some("3"), Some("5")), 3);
-        // 0 is an answer as well: the machine's.
+        // 0 is valid: it means the machine's number.
         assert_eq!(threads(Some("0"), Some("5")), 0);
         assert_eq!(threads(Some("three"), Some("5")), 5);
         assert_eq!(threads(None, Some("0")), 0);

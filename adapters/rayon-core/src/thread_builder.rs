@@ -7,29 +7,29 @@ use coreshard_workqueue::{MemberThread, TeamBuilder, TeamError};
 
 use crate::team::{Here, Team};
 
-/// A thread of a pool that is to be started; given to [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler)'s closure,
-/// which sees to it that [`run`](Self::run) is called on a thread of its own.
+/// A thread of a pool that must be started. The closure of [`spawn_handler`](crate::ThreadPoolBuilder::spawn_handler) gets it,
+/// and must make sure that [`run`](Self::run) is called on a separate thread.
 pub struct ThreadBuilder {
     member: MemberThread,
 }
 
 impl ThreadBuilder {
-    /// Its index in the pool.
+    /// Returns its index in the pool.
     pub fn index(&self) -> usize {
         self.member.index()
     }
 
-    /// What [`thread_name`](crate::ThreadPoolBuilder::thread_name)'s closure said.
+    /// Returns the name from [`thread_name`](crate::ThreadPoolBuilder::thread_name).
     pub fn name(&self) -> Option<&str> {
         self.member.name()
     }
 
-    /// What [`stack_size`](crate::ThreadPoolBuilder::stack_size) said, in bytes.
+    /// Returns the size from [`stack_size`](crate::ThreadPoolBuilder::stack_size), in bytes.
     pub fn stack_size(&self) -> Option<usize> {
         self.member.stack_bytes()
     }
 
-    /// Works for the pool, until that ends.
+    /// Works for the pool until the pool ends.
     pub fn run(self) {
         self.member.run();
     }
@@ -51,7 +51,7 @@ pub trait ThreadSpawn {
     fn start(self, builder: TeamBuilder<'_, Here>) -> Result<Team, TeamError>;
 }
 
-/// Threads of the runtime's own.
+/// Threads that the runtime starts.
 #[derive(Debug, Default)]
 pub struct DefaultSpawn;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples of a crate's documentation, as a crate of nothing but examples.
+"""Extracts the examples of a crate's documentation into a crate of examples.
 
 Usage: docs.py FOLDER > lib.rs
 
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"/\*!(.*?)\*/", re.S)
 
 
 def runs(text):
-    """The documentation of one file: the first line's number, and the lines without their marks."""
+    """Returns the documentation of one file: the first line's number, and the lines without their marks."""
     current, first = [], 0
     for number, line in enumerate(text.splitlines() + [""], 1):
         match = LINE.match(line)

@@ -1,9 +1,9 @@
-//! The public face of the scheduler under the paths by which its own unit tests name it, so that these files can
-//! be compiled as they were published.
+//! The public interface of the scheduler under the paths that rayon-core's unit tests use, so that these files can be
+//! compiled as published.
 //!
-//! Two paths are of its inside. `unwind` is a thin word for what the standard library does, and `registry::in_worker`
-//! says "on a thread of the pool", which a scope says, too. Two tests look at a pool's inside, and are left out where
-//! the files are copied; `stops` asks the same by what a stranger sees.
+//! Two of the paths are internal. `unwind` is a thin wrapper of the standard library. `registry::in_worker` runs a closure
+//! on a thread of the pool, which a scope also does. Two tests read a pool's internals, and are left out when the files
+//! are copied; `stops` tests the same with the public interface.
 #![cfg(test)]
 
 pub use rayon_core::*;
@@ -59,7 +59,7 @@ mod stops {
 
     const THREADS: usize = 22;
 
-    /// After a pool of so many threads was used and dropped, each of them comes to its end.
+    /// After a pool with this many threads was used and dropped, each thread exits.
     fn ends(used: impl FnOnce(&rayon_core::ThreadPool)) {
         let (ended, ends) = mpsc::channel();
         let pool = ThreadPoolBuilder::new()

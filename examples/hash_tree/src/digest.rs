@@ -34,27 +34,27 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What all who read files share with the one who waits for them.
+/// Shared by the readers of files and the thread that waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     /// Bytes read so far, of all files together.
     pub(crate) bytes: AtomicU64,
-    /// Set when nobody waits for digests any more.
+    /// Set when digests are no longer needed.
     pub(crate) stop: AtomicBool,
 }
 
-/// Reads the file at `path` to its end, through `disk` where one is given, and hashes it.
+/// Reads the file at `path` to its end, through `disk` if it is given, and hashes it.
 ///
 /// # Errors
-/// What opening or reading reports, [`ErrorKind::InvalidInput`] where `path` has become something else
-/// than a regular file since it was listed, and [`ErrorKind::Interrupted`] where `reading` was stopped.
+/// Fails if opening or reading fails, with [`ErrorKind::InvalidInput`] if `path` is no longer a regular file, and with
+/// [`ErrorKind::Interrupted`] if `reading` was stopped.
 pub(crate) fn of_file(
     path: &Path,
     algorithm: Algorithm,
     reading: &Reading,
     disk: Option<&Disk>,
 ) -> io::Result<Digest> {
-    // Without O_NONBLOCK, opening a path that has meanwhile become a pipe waits for a writer for ever.
+    // Without O_NONBLOCK, opening a path that has become a pipe would wait for a writer forever.
     let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "no longer a regular file"));
@@ -89,8 +89,8 @@ fn read_pieces(
     mut consume: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let mut piece = [0; PIECE_BYTES];
-    // Relaxed, both here and below: a figure for the progress bar and a wish to be done; neither orders
-    // anything.
+    // Relaxed, here and below: a figure for the progress bar and a request to stop; neither orders other
+    // accesses.
     while !reading.stop.load(Ordering::Relaxed) {
         match file.read(&mut piece) {
             Ok(0) => return Ok(()),

@@ -16,8 +16,8 @@ use crate::digest::{PIECE_BYTES, Reading};
 /// Pieces of a file that are read ahead of the hash.
 const PIECES_AHEAD: u32 = 4;
 
-/// What all files that are read through the block layer share: the tags, so that no more pieces are
-/// in flight than the disk and the memory are to bear, however many files are hashed at a time.
+/// Shared by all files that are read through the block layer: the tags, which limit the pieces in flight
+/// for the disk and the memory, however many files are hashed at a time.
 #[derive(Debug)]
 pub(crate) struct Disk {
     adapter: Arc<HostAdapter>,

@@ -1,8 +1,8 @@
 //! A line of output, as the real tools print it.
 //!
 //! Both escape a name that would break the line, and mark that by a backslash before the digest; but
-//! `sha256sum` (GNU coreutils 9) escapes a carriage return where `b3sum` does not, and `b3sum` replaces
-//! what is not UTF-8 where `sha256sum` prints the bytes as they are.
+//! only `sha256sum` (GNU coreutils 9) escapes a carriage return, and only `b3sum` replaces invalid UTF-8;
+//! `sha256sum` prints the bytes unchanged.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,17 +1,17 @@
 //! Hashes every regular file below a folder on a Coreshard workqueue.
 //!
-//! Prints what `b3sum` or `sha256sum` would, so that their `--check` reads it and `diff` finds nothing:
+//! Prints the output of `b3sum` or `sha256sum`, so that their `--check` reads it and `diff` finds no difference:
 //!
 //! ```text
 //! hash_tree --algorithm sha256 photos | sha256sum --check
 //! diff <(hash_tree photos) <(find photos -type f -print0 | LC_ALL=C sort -z | xargs -0 b3sum)
 //! ```
 //!
-//! One thread walks the tree and prints; the workqueue hashes. Between them stands a window of files that
-//! are queued and not yet printed, so that neither a tree of a million files nor a file larger than the
-//! memory makes the program grow: see `window.rs` and `digest.rs`. What grows is the list of names in one
-//! folder, which is sorted; `--unsorted` spares that as well. Measured on 2 CPUs: a million files in a
-//! thousand folders take 6 MB, in one folder 148 MB, and there with `--unsorted` 6 MB again.
+//! One thread walks the tree and prints; the workqueue hashes. A window limits the files that are queued
+//! and not yet printed, so neither a tree of a million files nor a file larger than the memory makes the
+//! program grow: see `window.rs` and `digest.rs`. Only the sorted list of names in one folder grows;
+//! `--unsorted` avoids it. Measured on 2 CPUs: a million files in a thousand folders take 6 MB, in one
+//! folder 148 MB, and there with `--unsorted` 6 MB again.
 
 mod digest;
 mod disk;
@@ -38,18 +38,18 @@ use window::Window;
 #[cfg(test)]
 testing::watch!();
 
-/// Files that are queued or hashed and not yet printed, at most. Enough that all CPUs of a large machine
-/// stay busy behind one large file; at some 300 bytes each it is little memory.
+/// The most files that are queued or hashed and not yet printed. Enough to keep all CPUs of a large machine
+/// busy behind one large file; they take about 300 bytes each.
 const FILES_IN_FLIGHT: usize = 4096;
 
-/// Unreadable files that are kept to be reported at the end; further ones are reported at once, so that a
-/// tree without a readable file takes no more memory than another.
+/// The most unreadable files that are kept and reported at the end. Further ones are reported at once, so
+/// that a tree without a readable file takes no more memory than another.
 const UNREAD_KEPT: usize = 1000;
 
 /// Hash every regular file below a folder, on all CPUs that this process may use.
 ///
-/// Lines are those of b3sum and sha256sum, sorted by path in byte order. Symbolic links are not followed
-/// below FOLDER, and what is no regular file is passed over.
+/// Prints the lines of b3sum or sha256sum, sorted by path in byte order. Symbolic links are not followed
+/// below FOLDER, and only regular files are hashed.
 #[derive(Parser)]
 #[command(
     after_help = "Exit status: 0 if every file was read, 1 if some could not be, 2 for bad usage \
@@ -60,12 +60,12 @@ struct Arguments {
     #[arg(short, long, value_enum, default_value_t = Algorithm::Blake3)]
     algorithm: Algorithm,
 
-    /// Print in the order in which the file system lists the files, and keep no names to sort them
+    /// Print in the file system's order, and keep no names to sort them
     #[arg(long)]
     unsorted: bool,
 
-    /// Read through Coreshard's block layer: several pieces of a file ahead, by io_uring where that can
-    /// be had
+    /// Read through Coreshard's block layer: several pieces of a file ahead, with io_uring if it is
+    /// available
     #[arg(long)]
     block: bool,
 
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     match hash_tree(&Arguments::parse()) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
-        // Whoever read the output has seen enough; that needs no words.
+        // The reader of the output has closed it: not an error to report.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(2),
         Err(error) => {
             complain(&format_args!("{error:#}"));
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Hashes and prints all files; the number of those that could not be read.
+/// Hashes and prints all files. Returns the number of files that could not be read.
 fn hash_tree(arguments: &Arguments) -> anyhow::Result<u64> {
     let folder = &arguments.folder;
     let found = folder.metadata().with_context(|| format!("{folder:?}"))?;
@@ -116,17 +116,17 @@ fn hash_tree(arguments: &Arguments) -> anyhow::Result<u64> {
     job.printer.end()
 }
 
-/// The way of a file: queued, awaited, printed.
+/// Queues, awaits and prints files.
 struct Job<'a> {
     algorithm: Algorithm,
     queue: &'a Workqueue,
-    /// Reads the files, where plain reads do not.
+    /// Reads the files, unless plain reads do.
     disk: Option<Arc<Disk>>,
     reading: Arc<Reading>,
     printer: Printer,
 }
 
-/// A file whose digest was asked for, or what cannot be read at all.
+/// A file whose digest was requested, or a path that cannot be read at all.
 enum Asked {
     File { path: Arc<Path>, digest: JoinHandle<io::Result<Digest>> },
     Unread(Unread),
@@ -166,7 +166,7 @@ impl Job<'_> {
     }
 }
 
-/// What is printed where: digests on standard output, the rest on standard error at the end.
+/// Prints digests on standard output, and errors on standard error at the end.
 struct Printer {
     algorithm: Algorithm,
     output: Box<dyn Write>,
@@ -202,7 +202,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Writes what is left; the number of files that could not be read.
+    /// Writes the remaining output. Returns the number of files that could not be read.
     fn end(mut self) -> anyhow::Result<u64> {
         self.output.flush().context(WRITING)?;
         drop(self.progress);
@@ -224,7 +224,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Says something on standard error. If even that cannot be written, nobody is there to be told.
+/// Prints a message on standard error. An error of that is ignored.
 fn complain(what: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "hash_tree: {what}");
 }

@@ -1,8 +1,8 @@
-//! How far it is, on a terminal.
+//! The progress, on a terminal.
 //!
-//! The bar stands on standard error, and only if that is a terminal and standard output is not: where the
-//! digests scroll by, they are the progress. How many files there are is counted by an item on the same
-//! workqueue while the first ones are hashed; until it is known there is no bar but figures.
+//! The bar is shown on standard error, and only if that is a terminal and standard output is not: on a
+//! terminal, the digests themselves show the progress. An item on the same workqueue counts the files
+//! while the first ones are hashed; until the number is known, only figures are shown.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -17,14 +17,14 @@ use indicatif::{HumanBytes, ProgressBar, ProgressState, ProgressStyle};
 use crate::digest::Reading;
 use crate::walk::{self, Order};
 
-/// The bar, or nothing where nobody watches.
+/// The bar, or nothing if it is not shown.
 pub(crate) struct Progress {
     bar: ProgressBar,
     reading: Arc<Reading>,
 }
 
 impl Progress {
-    /// Shows the bar, if somebody watches, and begins to count the files below `folder`.
+    /// Shows the bar, if standard error is a terminal, and begins to count the files below `folder`.
     pub(crate) fn begin(queue: &Workqueue, folder: &Path) -> anyhow::Result<Self> {
         let mut progress = Self { bar: ProgressBar::hidden(), reading: Arc::default() };
         if !io::stderr().is_terminal() || io::stdout().is_terminal() {
@@ -53,7 +53,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// A style in which `{read}` is how much was read.
+    /// A style with `{read}` for the amount that was read.
     fn style(&self, template: &str) -> anyhow::Result<ProgressStyle> {
         let reading = Arc::clone(&self.reading);
         let read = move |_: &ProgressState, text: &mut dyn std::fmt::Write| {
@@ -64,7 +64,7 @@ impl Progress {
         Ok(style.with_key("read", read))
     }
 
-    /// What whoever reads a file tells of it.
+    /// The counter and the stop flag for readers of files.
     pub(crate) fn reading(&self) -> Arc<Reading> {
         Arc::clone(&self.reading)
     }
@@ -80,7 +80,7 @@ impl Progress {
     }
 }
 
-/// Takes the bar off the screen, and tells all who still read or count that nobody waits for them.
+/// Removes the bar from the screen, and stops items that still read or count.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.reading.stop.store(true, Ordering::Relaxed);

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-/// In which order files are listed.
+/// The order of listed files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// By the bytes of the path, as `LC_ALL=C sort` puts what `find` lists. The names in one folder are held
-    /// in memory for each level of the tree.
+    /// By the bytes of the path, like the output of `find` through `LC_ALL=C sort`. The names in one folder
+    /// are held in memory for each level of the tree.
     ByPath,
     /// As the file system lists them.
     AsListed,
@@ -30,8 +30,8 @@ impl fmt::Display for Unread {
     }
 }
 
-/// The regular files below `root`, or `root` itself if it is one. Symbolic links are followed at the root
-/// only. A folder that cannot be read is one error, and the walk goes on beside it.
+/// Returns the regular files below `root`, or `root` itself if it is one. Symbolic links are followed at the
+/// root only. A folder that cannot be read is one error, and the walk continues.
 pub(crate) fn files(root: &Path, order: Order) -> impl Iterator<Item = Result<PathBuf, Unread>> {
     let walk = WalkDir::new(root);
     let walk = match order {
@@ -60,8 +60,8 @@ fn is_linked_root(entry: &DirEntry) -> bool {
     entry.depth() == 0 && entry.path_is_symlink() && entry.path().is_file()
 }
 
-/// The order of two entries of one folder in a list of whole paths: below a folder, its name is followed by
-/// a slash, and that is what a longer name beside it is compared with.
+/// The order of two entries of one folder in a list of whole paths: a slash follows a folder's name, and a
+/// longer sibling name is compared with that slash.
 fn by_path(a: &DirEntry, b: &DirEntry) -> Ordering {
     path_bytes(a).cmp(path_bytes(b))
 }

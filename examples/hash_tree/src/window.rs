@@ -1,10 +1,10 @@
-//! A queue of bounded length between a walk that runs ahead and results that are wanted in order.
+//! A bounded queue between a walk that runs ahead and results that are printed in order.
 
 use std::collections::VecDeque;
 use std::collections::vec_deque::IntoIter;
 
-/// Holds what was started and not yet finished, oldest first, and never more than its capacity: whoever
-/// pushes beyond that gets the oldest back, to finish it before anything else is started.
+/// Holds started and unfinished jobs, oldest first, and never more than its capacity: a push beyond that
+/// returns the oldest one, to finish it before another is started.
 #[derive(Debug)]
 pub(crate) struct Window<T> {
     capacity: usize,
@@ -12,12 +12,12 @@ pub(crate) struct Window<T> {
 }
 
 impl<T> Window<T> {
-    /// An empty window for `capacity` things, at least one.
+    /// Returns an empty window for `capacity` jobs, at least one.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), held: VecDeque::new() }
     }
 
-    /// Takes `new` in, and hands the oldest out if that was one too many.
+    /// Adds `new`, and returns the oldest if the window was full.
     #[must_use]
     pub(crate) fn push(&mut self, new: T) -> Option<T> {
         self.held.push_back(new);
@@ -25,7 +25,7 @@ impl<T> Window<T> {
     }
 }
 
-/// What is left, oldest first.
+/// Iterates over the remaining jobs, oldest first.
 impl<T> IntoIterator for Window<T> {
     type Item = T;
     type IntoIter = IntoIter<T>;

@@ -1,4 +1,4 @@
-//! The program beside the tools whose output it prints, and on trees that are not nice.
+//! Compares the program with the tools whose output it prints, and tests it on awkward trees.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,8 +28,8 @@ fn write(root: &Path, name: impl AsRef<OsStr>, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
 }
 
-/// What `tool` prints for the regular files that `find` lists, sorted by path; `None` where it is not
-/// installed, which is said.
+/// Returns the output of `tool` for the regular files that `find` lists, sorted by path. Reports a skip and
+/// returns `None` if it is not installed.
 fn by_the_tool(tool: &str, folder: &Path) -> Option<Vec<u8>> {
     if let Err(error) = Command::new(tool).arg("--version").output() {
         skip(Lack::HashTools, format!("{tool}: {error}"));
@@ -44,7 +44,7 @@ fn by_the_tool(tool: &str, folder: &Path) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// Fails with the first line in which the two differ.
+/// Fails with the first line that differs.
 fn assert_same_lines(ours: &[u8], theirs: &[u8]) {
     let lines = |text: &[u8]| -> Vec<String> {
         text.split_inclusive(|byte| *byte == b'\n')
@@ -58,7 +58,7 @@ fn assert_same_lines(ours: &[u8], theirs: &[u8]) {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// A tree with the names and sizes that programs stumble over.
+/// A tree with names and sizes that programs often handle wrongly.
 fn awkward_tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let names: [&[u8]; 14] = [
@@ -137,7 +137,7 @@ fn more_files_than_are_in_flight_come_out_in_order() {
     for number in 0..9_000 {
         write(root.path(), format!("{}/{number}", number % 7), number.to_string());
     }
-    // One that takes longer than the others, first in order.
+    // The first one takes longer than the others.
     write(root.path(), "0/0", vec![7; 20_000_000]);
     let output = hash_tree(root.path(), &["-a", "sha256"]).assert().success();
     let ours = &output.get_output().stdout;

@@ -10,11 +10,11 @@ use std::time::Duration;
 use coreshard::{Work, WorkError, Workqueue};
 use tokio::sync::oneshot;
 
-/// Appends records to a file, many at once: those that come within a time, or as many as make a batch, are written and
+/// Appends records to a file, many at once: records that arrive within a time, or until a batch is full, are written and
 /// flushed together. Each is acknowledged when it is on the disk.
 ///
-/// The first record of a batch sets a [`Work`]'s delay, the last one ends it: no thread waits for either. What comes while
-/// a batch is written makes the next one, since a `Work` never runs on two workers at once.
+/// The first record of a batch sets a [`Work`]'s delay, the last one ends it: no thread waits for either. Records that
+/// arrive while a batch is written form the next one, since a `Work` never runs on two workers at once.
 pub struct BatchWriter {
     shared: Arc<Shared>,
     flush: Work,
@@ -38,11 +38,11 @@ struct Batch {
     flushes: u64,
 }
 
-/// The record's number, from 0; or what the batch failed with.
+/// The record's number, from 0, or the batch's error.
 type Acknowledged = Result<u64, Arc<io::Error>>;
 
-/// Ends when a record is on the disk, with its number. Dropping it takes nothing back.
-#[must_use = "whether the record was written is told here"]
+/// Completes with a record's number when the record is on the disk. Dropping it does not cancel the record.
+#[must_use = "it reports whether the record was written"]
 pub struct Append(oneshot::Receiver<Acknowledged>);
 
 impl Future for Append {
@@ -52,15 +52,15 @@ impl Future for Append {
         Pin::new(&mut self.0).poll(context).map(|told| match told {
             Ok(acknowledged) => acknowledged.map_err(|error| io::Error::new(error.kind(), error)),
             Err(_gone) => {
-                Err(io::Error::other("the writer is gone, and the record was not written"))
+                Err(io::Error::other("the writer was dropped before the record was written"))
             }
         })
     }
 }
 
 impl BatchWriter {
-    /// Writes to the end of `file`, by `queue`. A batch has `most_records` at most, of which the first waits for `longest`
-    /// at most (and for the batch before).
+    /// Appends to `file`, on `queue`. A batch has at most `most_records`, and its first record waits for at most `longest`
+    /// (and for the previous batch).
     #[must_use]
     pub fn new(file: File, queue: Workqueue, most_records: usize, longest: Duration) -> Self {
         let batch = Mutex::new(Batch::default());
@@ -75,7 +75,7 @@ impl BatchWriter {
     /// Adds a record to the batch.
     ///
     /// # Errors
-    /// Where the queue takes nothing any more.
+    /// Fails if the queue accepts no more work.
     pub fn append(&self, record: &[u8]) -> Result<Append, WorkError> {
         let (acknowledge, acknowledged) = oneshot::channel();
         let mut batch = self.shared.batch();
@@ -91,17 +91,17 @@ impl BatchWriter {
         Ok(Append(acknowledged))
     }
 
-    /// Writes what waits, now.
+    /// Writes the waiting records now.
     ///
     /// # Errors
-    /// Where it is called by the queue's own item that it would wait for.
+    /// Fails if it is called by the writer's own item, which it would wait for.
     pub fn flush(&self) -> Result<(), WorkError> {
         self.flush.cancel_and_wait()?;
         self.shared.flush();
         Ok(())
     }
 
-    /// Records that are on the disk, and how often the file was flushed for them.
+    /// Returns the number of records on the disk, and the number of flushes for them.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         let batch = self.shared.batch();
@@ -110,15 +110,15 @@ impl BatchWriter {
 }
 
 impl Drop for BatchWriter {
-    /// Writes what waits: its timer would hold on to it.
+    /// Writes the waiting records: otherwise the timer would keep them.
     fn drop(&mut self) {
-        // Only inside the work itself is it refused, whose function has no writer.
+        // It only fails inside the work itself, whose function has no writer.
         let _refused = self.flush();
     }
 }
 
 impl Shared {
-    /// Nobody panics while it is held.
+    /// No thread panics while it is held.
     fn batch(&self) -> MutexGuard<'_, Batch> {
         self.batch.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Shared {
         }
         drop(file);
         for (number, acknowledge) in (first..).zip(waiting) {
-            // Who asked may have gone.
+            // The client may have disconnected.
             let _gone = acknowledge.send(written.clone().map(|()| number));
         }
     }
@@ -151,14 +151,14 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// Who waits hears why, and the next batch is tried anew.
+    /// Waiting clients get the error, and the next batch is tried again.
     #[test]
     fn a_write_that_fails_is_told_to_each() {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "").unwrap();
-        // Open to be read alone.
+        // Opened read-only.
         let file = File::open(&path).unwrap();
         let queue = coreshard::workqueue().unwrap().name("log").build().unwrap();
         let writer = BatchWriter::new(file, queue, 2, Duration::from_secs(3600));

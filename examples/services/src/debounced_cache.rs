@@ -1,4 +1,4 @@
-//! A cache that writes itself to a file once it is left alone.
+//! A cache that is written to a file when it has not changed for a while.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,8 +12,8 @@ use coreshard::{Work, WorkError, Workqueue};
 /// Words by words, kept in memory, and in a file that is written when nothing has changed for a while (debounced), or
 /// when the oldest change has waited for long enough.
 ///
-/// One [`Work`] is all that there is to it: each change puts its time off ([`Work::modify_delay`]), and it never runs
-/// on two workers at once. A change costs no allocation beyond the words', and no thread waits.
+/// It only needs one [`Work`]: each change postpones it ([`Work::modify_delay`]), and it never runs on two workers at once.
+/// A change allocates only for its words, and no thread waits.
 pub struct DebouncedCache {
     shared: Arc<Shared>,
     write: Work,
@@ -30,18 +30,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     words: BTreeMap<String, String>,
-    /// Since when there is a change that the file does not have.
+    /// The time of the first change that the file does not have.
     dirty_since: Option<Instant>,
     writes: u64,
     failed: Option<io::Error>,
 }
 
 impl DebouncedCache {
-    /// A cache with what is in the file at `path`, if there is one. It is written by `queue` when nothing has changed for
+    /// Opens a cache with the contents of the file at `path`, if it exists. `queue` writes it when nothing has changed for
     /// `quiet`, and no later than `at_most` after a change.
     ///
     /// # Errors
-    /// Where the file is there and cannot be read.
+    /// Fails if the file exists and cannot be read.
     pub fn open(
         path: PathBuf,
         queue: Workqueue,
@@ -56,7 +56,7 @@ impl DebouncedCache {
         let words = words.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let state = Mutex::new(State { words, ..State::default() });
         let shared = Arc::new(Shared { path, state });
-        // The function owns what it writes, and not the cache: that would never be freed.
+        // The function owns the contents, not the cache: that would be a cycle.
         let write = Work::new({
             let shared = Arc::clone(&shared);
             move |_work| coreshard::blocking(|| shared.write())
@@ -64,16 +64,16 @@ impl DebouncedCache {
         Ok(Self { shared, write, queue, quiet, at_most })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
         self.shared.lock().words.get(key).cloned()
     }
 
-    /// Changes a value; the file has it later.
+    /// Changes a value. It is written to the file later.
     ///
     /// # Errors
-    /// Where the queue takes nothing any more. [`close`](Self::close) writes the change all the same.
+    /// Fails if the queue accepts no more work. [`close`](Self::close) still writes the change.
     pub fn set(&self, key: String, value: String) -> Result<(), WorkError> {
         let mut state = self.shared.lock();
         state.words.insert(key, value);
@@ -83,10 +83,10 @@ impl DebouncedCache {
         self.write.modify_delay(&self.queue, delay).map(drop)
     }
 
-    /// Writes what the file does not have yet; says how often it was written in all.
+    /// Writes the changes that the file does not have yet. Returns the total number of writes.
     ///
     /// # Errors
-    /// Where the last write has failed.
+    /// Fails if the last write has failed.
     pub fn close(self) -> io::Result<u64> {
         self.write_now();
         let mut state = self.shared.lock();
@@ -94,27 +94,27 @@ impl DebouncedCache {
     }
 
     fn write_now(&self) {
-        // Only inside the work itself is it refused, whose function has no cache.
+        // It only fails inside the work itself, whose function has no cache.
         let _refused = self.write.cancel_and_wait();
         self.shared.write();
     }
 }
 
 impl Drop for DebouncedCache {
-    /// Writes what the file does not have: its timer would hold on to it. [`close`](DebouncedCache::close) tells whether
-    /// that has failed.
+    /// Writes the remaining changes: otherwise the timer would keep them. [`close`](DebouncedCache::close) reports whether that
+    /// has failed.
     fn drop(&mut self) {
         self.write_now();
     }
 }
 
 impl Shared {
-    /// Nobody panics while it is held; and if so, the words are whole.
+    /// No thread panics while it is held, and even then the words would be consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes that come meanwhile are for the next time.
+    /// Changes during the write are left for the next one.
     fn write(&self) {
         let mut state = self.lock();
         let Some(since) = state.dirty_since.take() else { return };
@@ -130,7 +130,7 @@ impl Shared {
         state.failed = written.err();
     }
 
-    /// Whoever reads the file finds the old words or the new ones, whole.
+    /// Replaces the file atomically: a reader finds either the old words or the new ones.
     fn replace(&self, text: &str) -> io::Result<()> {
         let new = self.path.with_extension("new");
         let mut file = File::create(&new)?;

@@ -1,4 +1,4 @@
-//! The end of a service: what is asked to stop, what still gets its time, and what is left.
+//! The shutdown of a service: a signal, a grace period, and a report of unfinished work.
 
 use std::fmt;
 use std::io;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use coreshard::Workqueue;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ends when the process is told to: by SIGTERM, or by SIGINT.
+/// Completes when the process gets SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Where the signals cannot be listened to.
+/// Fails if the signal handlers cannot be installed.
 pub async fn terminated() -> io::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
@@ -20,7 +20,7 @@ pub async fn terminated() -> io::Result<()> {
     Ok(())
 }
 
-/// What of a queue was not over when its time was.
+/// The unfinished work of a queue at the end of its grace period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The queue's name.
@@ -38,15 +38,15 @@ impl fmt::Display for Left {
     }
 }
 
-/// Lets queues run dry until `deadline`, and shuts them down; those are told that did not come to their end. Waits, so
-/// it is none for a thread of tokio's.
+/// Drains queues until `deadline`, and shuts them down. Returns the queues with unfinished work. It blocks, so do not call it on a
+/// tokio thread.
 #[must_use]
 pub fn end(queues: &[Workqueue], deadline: Instant) -> Vec<Left> {
     let mut left = Vec::new();
     for queue in queues {
-        // Where the time is over, the shutdown tells what is left.
+        // After a timeout, the shutdown returns the rest.
         let _drained = queue.drain_timeout(deadline.saturating_duration_since(Instant::now()));
-        // Nothing more begins; what runs is told, and not waited for. Whoever awaits what is dropped hears of it.
+        // No more items begin. Running ones are reported, but not waited for. Handles of dropped ones report an error.
         let backlog = queue.shutdown_now(Duration::ZERO);
         let (dropped, running) = (backlog.len(), backlog.in_flight());
         if dropped > 0 || running > 0 {

@@ -1,17 +1,22 @@
-//! The queues' counts in the text format of Prometheus, by the names that `coreshard::integration::metrics` has.
+//! The queues' counts in the text format of Prometheus, with the names of `coreshard::integration::metrics`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use coreshard::{QueueStats, RuntimeStats};
 
-/// What a line has, and where it is read.
+/// A metric's name, type and description, and the function that reads it.
 type Metric = (&'static str, &'static str, &'static str, fn(&QueueStats) -> u64);
 
 const METRICS: [Metric; 6] = [
     ("coreshard_queue_queued_total", "counter", "Items that were accepted.", |queue| queue.queued),
-    ("coreshard_queue_run_total", "counter", "Items that are over.", |queue| queue.run),
-    ("coreshard_queue_in_flight", "gauge", "Items accepted and not over.", QueueStats::in_flight),
+    ("coreshard_queue_run_total", "counter", "Items that have finished.", |queue| queue.run),
+    (
+        "coreshard_queue_in_flight",
+        "gauge",
+        "Items accepted and not finished.",
+        QueueStats::in_flight,
+    ),
     ("coreshard_queue_capacity_used", "gauge", "How much of the capacity is used.", |queue| {
         queue.capacity_used
     }),
@@ -23,7 +28,7 @@ const METRICS: [Metric; 6] = [
     }),
 ];
 
-/// The counts of all queues of a runtime. Those of one name are added up.
+/// The counts of all queues of a runtime. Queues with the same name are added up.
 #[must_use]
 pub fn prometheus(stats: &RuntimeStats) -> String {
     let mut text = String::new();

@@ -1,14 +1,14 @@
-//! How a demo is run: what it is made of, timed and checked by.
+//! The parts of a demo, and its timed and checked repetitions.
 
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// How much a demo has to do.
+/// The size of a demo's work.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Scale {
     /// Some tens of milliseconds on a CPU.
     Full,
-    /// As little as shows that the result is right.
+    /// As little as is needed to check the result.
     Quick,
 }
 
@@ -22,7 +22,7 @@ impl Scale {
     }
 }
 
-/// What one repetition took.
+/// The times of one repetition.
 pub struct Taken {
     pub seconds: f64,
     pub cpu_seconds: f64,
@@ -44,11 +44,11 @@ impl Demo {
     }
 }
 
-/// A demo's repetition: `parallel` of a copy of `input` is to be what `serial` is of one.
+/// A demo's repetition: `parallel` must return the same result for a copy of `input` as `serial`.
 ///
 /// # Panics
 ///
-/// The repetition does where the results differ.
+/// The repetition panics if the results differ.
 pub fn case<I, O>(input: I, parallel: impl Fn(I) -> O + 'static, serial: impl Fn(I) -> O) -> Lap
 where
     I: Clone + 'static,
@@ -72,7 +72,7 @@ where
 fn cpu_seconds() -> f64 {
     // SAFETY: all bits zero are a valid rusage, which is plain numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a rusage that lives, and is written to by nobody else.
+    // SAFETY: the pointer is to a live rusage that is not shared.
     let status = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
     assert_eq!(status, 0, "getrusage failed");
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;

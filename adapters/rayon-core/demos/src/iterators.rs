@@ -152,8 +152,8 @@ fn fits(number: &u64, rarity: u32) -> bool {
 }
 
 fn find_any(scale: Scale) -> Lap {
-    // Several fit; which of them is found may differ, that one is may not. Twenty searches in a row, so that what
-    // is seen is not one lucky place.
+    // Several numbers fit: the result may be any of them. Twenty searches in a row, so that the time does not depend on one
+    // lucky place.
     let (length, rarity) =
         (scale.of(1_000_000, 50_000) as u64, 17 - if scale == Scale::Quick { 6 } else { 0 });
     case(

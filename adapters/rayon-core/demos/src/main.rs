@@ -3,9 +3,9 @@
 //! Usage: rayon-demos list                           (name, group, what it does)
 //!        rayon-demos NAME [REPETITIONS [SCALE]]
 //!
-//! Prints a line for each repetition, all in this one process: the seconds by the clock and those of CPU time, of
-//! all threads. Each repetition's result is held against a serial run's, outside of what is timed; where they
-//! differ, the program panics. SCALE is `full` or `quick`: small inputs that prove the demo, not the scheduler.
+//! Prints a line for each repetition, all in this one process: the wall-clock seconds and the CPU seconds of all threads.
+//! Each result is compared with that of a serial run, outside of the timed part. If they differ, the program panics.
+//! SCALE is `full` or `quick`: small inputs that check the demo, not the scheduler.
 
 mod case;
 mod forks;
@@ -42,7 +42,7 @@ fn main() {
         return;
     }
     let repetitions: usize = match words.next() {
-        Some(text) => text.parse().unwrap_or_else(|_| quit(&format!("{text} is no number"))),
+        Some(text) => text.parse().unwrap_or_else(|_| quit(&format!("{text} is not a number"))),
         None => 5,
     };
     let scale = match words.next().as_deref() {

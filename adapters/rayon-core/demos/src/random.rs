@@ -36,7 +36,7 @@ pub fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `mixed`, so many times over.
+/// Applies `mixed` this many times.
 pub fn stirred(number: u64, times: usize) -> u64 {
     (0..times).fold(number, |number, _| mixed(number))
 }

@@ -1,4 +1,4 @@
-//! Scopes, spawned jobs, installs and broadcasts: what goes into a pool from within and from without.
+//! Scopes, spawned jobs, installs and broadcasts: work that enters a pool from inside and outside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -11,7 +11,7 @@ use crate::random::stirred;
 pub fn demos() -> Vec<Demo> {
     vec![
         Demo::new("scope-tree", "each job of one scope spawns two more", scope_tree),
-        Demo::new("scope-nested", "each job opens a scope of its own, with two jobs", scope_nested),
+        Demo::new("scope-nested", "each job opens a scope with two jobs", scope_nested),
         Demo::new("scope-flat", "one scope, many jobs, spawned by its body", scope_flat),
         Demo::new("scope-fifo", "the same, first in, first out", scope_fifo),
         Demo::new("spawn", "jobs of the pool, results by channel", spawn),
@@ -25,12 +25,12 @@ pub fn demos() -> Vec<Demo> {
             "small installs from eight threads outside at once",
             install_many,
         ),
-        Demo::new("broadcast", "each thread of the pool is told, many times", broadcast),
-        Demo::new("pools", "a pool made, used and dropped, some times", pools),
+        Demo::new("broadcast", "a call on each thread of the pool, many times", broadcast),
+        Demo::new("pools", "a pool is built, used and dropped, several times", pools),
     ]
 }
 
-/// What the jobs of these demos do.
+/// The work of a job in these demos.
 fn work(number: u64) -> u64 {
     stirred(number, 50) >> 32
 }
@@ -39,7 +39,7 @@ fn work_of_all(count: u64) -> u64 {
     (0..count).map(work).sum()
 }
 
-/// The job `number` of a binary tree of so many, laid out as a heap is.
+/// The job `number` of a binary tree with `count` jobs, laid out like a heap.
 fn tree<'scope>(scope: &Scope<'scope>, sum: &'scope AtomicU64, number: u64, count: u64) {
     sum.fetch_add(work(number), Ordering::Relaxed);
     for child in [2 * number + 1, 2 * number + 2] {

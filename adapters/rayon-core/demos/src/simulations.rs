@@ -20,7 +20,7 @@ struct Body {
     mass: f64,
 }
 
-/// The body after one step. Each is computed alone, in one order, so that the last bit is the same in any run.
+/// The body after one step. Each is computed alone and in a fixed order, so that all bits are the same in every run.
 fn moved(body: &Body, all: &[Body]) -> Body {
     let mut pull = [0.0; 3];
     for other in all {

@@ -62,7 +62,7 @@ fn quicksort(scale: Scale) -> Lap {
 }
 
 fn mergesort(scale: Scale) -> Lap {
-    /// What is sorted in both goes into `out`, in order.
+    /// Merges two sorted slices into `out`.
     fn merge(one: &[u64], two: &[u64], out: &mut [u64]) {
         if one.len() < two.len() {
             return merge(two, one, out);
@@ -85,7 +85,7 @@ fn mergesort(scale: Scale) -> Lap {
         );
     }
 
-    /// Sorts `items`, with as much room beside them.
+    /// Sorts `items`, with a buffer of the same length.
     fn sort(items: &mut [u64], room: &mut [u64]) {
         if items.len() <= SMALL {
             return items.sort();
@@ -113,7 +113,7 @@ fn mergesort(scale: Scale) -> Lap {
 
 fn par_sort(scale: Scale) -> Lap {
     let mut random = Random::new(12);
-    // Few keys: it is to be stable.
+    // Few keys, to check that the sort is stable.
     let input: Vec<(u16, u32)> = (0..scale.of(1_000_000, 20_000))
         .map(|place| (random.next() as u16 % 1000, place as u32))
         .collect();

@@ -1,4 +1,4 @@
-//! Searches: trees whose branches differ widely, and that are cut.
+//! Searches: trees with very different branches, and with pruning.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +63,7 @@ fn nqueens(scale: Scale) -> Lap {
 
 struct Cities {
     distances: Vec<Vec<u32>>,
-    /// For each city, the shortest way out of it: the least that a trip through it still costs.
+    /// For each city, the shortest way out of it: a lower bound of a trip's further cost there.
     least: Vec<u32>,
 }
 
@@ -92,7 +92,7 @@ impl Cities {
         Cities { distances, least }
     }
 
-    /// The cities not yet visited, nearest first, with what the way to each costs.
+    /// The cities not yet visited, nearest first, with the cost of the way to each.
     fn onward(&self, at: usize, left: u32) -> Vec<(usize, u32)> {
         let mut ways: Vec<(usize, u32)> = (0..self.least.len())
             .filter(|city| left & (1 << city) != 0)
@@ -102,7 +102,7 @@ impl Cities {
         ways
     }
 
-    /// What the trip costs at least once it is at `at` and has `left` to visit.
+    /// A lower bound of the remaining cost of a trip at `at` with `left` to visit.
     fn bound(&self, at: usize, left: u32) -> u32 {
         let cities = (0..self.least.len()).filter(|city| left & (1 << city) != 0);
         self.least[at] + cities.map(|city| self.least[city]).sum::<u32>()
@@ -113,7 +113,7 @@ impl Cities {
             best.fetch_min(cost + self.distances[at][0], Ordering::Relaxed);
             return;
         }
-        // Nothing is published by the best cost but itself.
+        // Relaxed: the best cost publishes no other data.
         if cost + self.bound(at, left) >= best.load(Ordering::Relaxed) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Runs a program and says what it cost.
+//! Runs a program and reports its resource usage.
 //!
 //! Usage: watch [--threads] REPORT PROGRAM [ARGUMENT ...]
 //!
@@ -6,7 +6,7 @@
 //! seconds in user mode and in the kernel, the peak of its memory in KiB; and with --threads the highest number of
 //! threads seen, by looking each millisecond, which costs time that a run to be timed ought not to pay.
 //!
-//! It is a small program because a peak of memory begins at that of whoever started the process.
+//! It is a small program because a process's peak of memory starts at that of its parent.
 
 use std::ffi::OsString;
 use std::fs;
@@ -68,8 +68,8 @@ fn waited_for(pid: u32) -> (ExitStatus, libc::rusage) {
     // SAFETY: all bits zero are a valid rusage, which is plain numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to values that live, and are written to by nobody else; the process is a child
-        // that nobody has waited for.
+        // SAFETY: both pointers are to live values that are not shared; the process is a child that was not waited for
+        // yet.
         let found = unsafe { libc::wait4(pid as i32, &mut status, 0, &mut usage) };
         if found == pid as i32 {
             return (ExitStatus::from_raw(status), usage);

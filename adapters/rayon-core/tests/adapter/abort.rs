@@ -1,4 +1,4 @@
-//! What nobody would be told of ends the process. Each case is a process of its own: the test runs its own program.
+//! Panics that could not be reported abort the process. Each case has its own process: the test runs its own program.
 #![allow(unsafe_code, reason = "no core is to be left behind")]
 
 use std::env;
@@ -21,7 +21,7 @@ fn leave_no_core() {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }, 0);
 }
 
-/// The process is to end meanwhile.
+/// The process must end meanwhile.
 fn wait_in_vain() {
     std::thread::sleep(testing::NEVER);
 }

@@ -1,4 +1,4 @@
-//! Many at once, one within another, and ends in odd places.
+//! Many calls at once, nested calls, and drops in odd places.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn many_threads_install_in_few() {
     assert_eq!(count.into_inner(), 16 * 200 * 2);
 }
 
-/// A pool's last handle goes on one of its own threads.
+/// A pool's last handle is dropped on a thread of the pool.
 #[test]
 fn dropped_on_its_own_thread() {
     for _ in 0..50 {
@@ -35,7 +35,7 @@ fn dropped_on_its_own_thread() {
         let pool = Arc::new(pool(2));
         let own = Arc::clone(&pool);
         pool.spawn(move || {
-            // Most likely the last by then.
+            // Most likely the last one then.
             while Arc::strong_count(&own) > 1 {
                 thread::yield_now();
             }
@@ -47,7 +47,7 @@ fn dropped_on_its_own_thread() {
     }
 }
 
-/// Pools come and go: all threads of each end, and what was spawned is done before.
+/// Many pools are built and dropped: all their threads exit, after the spawned work.
 #[test]
 fn pools_come_and_go() {
     let (done, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -87,7 +87,7 @@ fn broadcasts_within_broadcasts() {
     assert_eq!(count.into_inner(), 9);
 }
 
-/// All calls there are, one within another.
+/// All calls, nested in one another.
 #[test]
 fn everything_within_everything() {
     fn go(depth: usize, count: &AtomicUsize) {
@@ -139,7 +139,7 @@ fn a_thread_that_yields_does_the_rest() {
     });
 }
 
-/// Panics on all threads at once leave a pool as it was.
+/// Panics on all threads at once do not change a pool.
 #[test]
 fn after_many_panics() {
     let pool = pool(3);
@@ -160,7 +160,7 @@ fn after_many_panics() {
     assert_eq!(pool.join(|| 1, || 2), (1, 2));
 }
 
-/// What a result or a payload holds is dropped, once.
+/// The contents of results and payloads are dropped once.
 #[test]
 fn nothing_is_lost_by_a_panic() {
     let held = Arc::new(());
@@ -213,7 +213,7 @@ fn a_panic_handler_that_spawns() {
     assert_eq!(next(&hear), (1, 2));
 }
 
-/// Hooks, too: they are on the pool's threads.
+/// The same for hooks: they run on the pool's threads.
 #[test]
 fn a_start_handler_that_spawns() {
     let (say, hear) = channel();
@@ -231,7 +231,7 @@ fn a_start_handler_that_spawns() {
     drop(pool);
 }
 
-/// Those who wait do not need what runs: a task that nobody waits for is not in the way of a scope's end.
+/// A detached task does not delay the end of a scope that does not need it.
 #[test]
 fn a_scope_ends_beside_a_task_that_does_not() {
     let pool = pool(2);

@@ -1,5 +1,5 @@
-//! Pools beside the program's own queues, on one runtime. Of this rayon-core alone; the other files ask what the published one
-//! promises, too.
+//! Pools beside the program's own queues, on one runtime. Only for this rayon-core; the other files test guarantees that the
+//! published one also has.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
@@ -64,7 +64,7 @@ fn on_a_queues_worker_spawned_work_is_its() {
     }
 }
 
-/// A queue has no fixed threads: none has an index, and a broadcast is of the global pool.
+/// A queue has no fixed threads: its workers have no index, and a broadcast uses the global pool.
 #[test]
 fn on_a_queues_worker_broadcasts_are_the_global_pools() {
     let queue = queue("broadcasts");
@@ -90,7 +90,7 @@ fn a_queues_worker_waits_for_a_pool() {
     assert_eq!(answer.unwrap(), (40, 2));
 }
 
-/// What a pool's thread has queued on a queue, that queue's workers run; by index they are no threads of the pool.
+/// Items that a pool's thread has queued on a queue run on that queue's workers, which have no index in the pool.
 #[test]
 fn a_pools_thread_queues() {
     let (queue, pool) = (queue("queued"), pool(2));
@@ -112,7 +112,7 @@ fn panics_cross() {
     assert_eq!(thrown(join), "hello");
 }
 
-/// Many at once, all from the queue to the pool: nobody waits in a circle.
+/// Many calls at once, all from the queue to the pool, without a cycle of waits.
 #[test]
 fn all_at_once() {
     let (queue, pool) = (queue("at once"), pool(3));
@@ -137,8 +137,8 @@ fn all_at_once() {
     assert_eq!(count.into_inner(), 4 * 50 * 4);
 }
 
-/// Two pools and a queue that all have enough to do: each runs as many as it has by itself, and none more. A worker of the queue's
-/// that seems to be blocked, or computes for long, has a stand-in: on a busy machine, where who waits for a CPU does.
+/// Two pools and a queue that are all busy: each runs as many threads as alone. A worker of the queue that seems blocked or
+/// computes for long gets a replacement. On a busy machine, this also happens to workers that wait for a CPU.
 #[test]
 #[expect(clippy::print_stdout, reason = "the figure is what it is run for by hand")]
 fn two_pools_and_a_queue_run_what_each_has() {

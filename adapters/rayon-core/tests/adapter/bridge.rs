@@ -1,5 +1,5 @@
-//! A slow iterator that several threads share, as rayon's `par_bridge` has it: parts of a join take items from it, one by one under a
-//! lock, and fork inside each.
+//! A slow iterator that several threads share, as in rayon's `par_bridge`: parts of a join take items from it, one by one under a
+//! lock, and fork inside each item.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -13,7 +13,7 @@ const THREADS: usize = 8;
 
 struct Bridge<F> {
     items: Mutex<Box<dyn Iterator<Item = usize> + Send>>,
-    /// A thread that is inside already does not take items a second time, on top of one.
+    /// A thread that already has an item does not take another one on top of it.
     is_inside: [AtomicBool; THREADS],
     map: F,
 }
@@ -54,6 +54,6 @@ fn each_item_is_taken_once_and_the_loop_ends() {
     });
     pool(THREADS).install(|| bridge.split(THREADS));
     assert!(taken.iter().all(|taken| taken.load(SeqCst) == 1));
-    // While one takes an item, others sleep in theirs.
+    // While one thread takes an item, others sleep inside theirs.
     assert!(threads.load(SeqCst).count_ones() > 1, "one thread took all");
 }

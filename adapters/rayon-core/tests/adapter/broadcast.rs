@@ -1,4 +1,4 @@
-//! What each thread of a pool does once.
+//! Broadcasts to the threads of a pool.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn broadcast_pool() {
     assert!(told.into_iter().eq((0..7).map(|index| (index, 7))));
 }
 
-/// Each index is that of its thread.
+/// Each index belongs to its thread.
 #[test]
 fn the_index_is_the_threads() {
     let pool = pool(7);
@@ -62,7 +62,7 @@ fn spawn_broadcast_self() {
     assert!(all_sorted(hear).into_iter().eq(0..7));
 }
 
-/// Broadcasts from a pool to another, and from each of its threads back; `pause` is what all of them begin with.
+/// Broadcasts from one pool to another, and from each of its threads back. Each begins with `pause`.
 fn mutual(pause: fn()) -> usize {
     let count = AtomicUsize::new(0);
     let (few, many) = (pool(3), pool(7));
@@ -88,7 +88,7 @@ fn broadcast_mutual_sleepy() {
     assert_eq!(mutual(until_asleep), 3 * 7);
 }
 
-/// As [`mutual`], and nobody waits.
+/// As [`mutual`], without waiting.
 fn spawned_mutual(pause: fn()) -> usize {
     let (say, hear) = channel();
     let (few, many) = (Arc::new(pool(3)), pool(7));
@@ -114,7 +114,7 @@ fn spawn_broadcast_mutual_sleepy() {
     assert_eq!(spawned_mutual(until_asleep), 3 * 7);
 }
 
-/// Has each thread throw for which `throws` is true; returns how many were called and one of the texts.
+/// Panics on each thread that `throws` is true for. Returns how many were called, and one of the messages.
 fn panics(throws: fn(usize) -> bool) -> (usize, String) {
     let count = AtomicUsize::new(0);
     let pool = pool(7);
@@ -137,7 +137,7 @@ fn broadcast_panic_many() {
     assert_eq!(panics(|index| index.is_multiple_of(2)), (7, "thrown".to_owned()));
 }
 
-/// As [`panics`] with nobody who waits; returns how many were called, and how many panics the handler was given.
+/// As [`panics`], without waiting. Returns how many were called, and how many panics the handler was given.
 fn spawned_panics(throws: fn(usize) -> bool) -> (usize, usize) {
     let (say, hear) = channel();
     let (say_panic, hear_panic) = channel();
@@ -164,7 +164,7 @@ fn spawn_broadcast_panic_many() {
     assert_eq!(spawned_panics(|index| index.is_multiple_of(2)), (7, 4));
 }
 
-/// Again and again while some are about to sleep, each after another time.
+/// Repeatedly while some threads are about to sleep, each after a different time.
 #[test]
 fn broadcast_sleep_race() {
     let pool = pool(7);
@@ -180,14 +180,14 @@ fn broadcast_sleep_race() {
 fn broadcast_after_spawn_broadcast() {
     let (say, hear) = channel();
     spawn_broadcast(move |thread| say.send(thread.index()).unwrap());
-    // Broadcasts are in order on each thread, so the first is over.
+    // Broadcasts run in order on each thread, so the first has finished.
     broadcast(|_| ());
     let mut indexes: Vec<_> = hear.try_iter().collect();
     indexes.sort_unstable();
     assert!(indexes.into_iter().eq(0..current_num_threads()));
 }
 
-/// What waits on a thread's own list goes before a broadcast.
+/// Jobs on a thread's own list run before a broadcast.
 #[test]
 fn broadcast_after_spawn() {
     let pool = pool(1);
@@ -197,7 +197,7 @@ fn broadcast_after_spawn() {
     assert_eq!(hear.try_recv(), Ok(22));
 }
 
-/// As above in the global pool, of which another thread may have taken it: then it has begun, at least.
+/// As above in the global pool. Another thread of it may have taken the job: then the job has at least begun.
 #[test]
 fn broadcast_after_spawn_global() {
     let (say, hear) = channel();

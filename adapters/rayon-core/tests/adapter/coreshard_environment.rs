@@ -1,5 +1,5 @@
-//! Variables of Coreshard's. Each case is a process of its own: the test runs its own program.
-#![allow(clippy::print_stdout, reason = "what a case tells")]
+//! The `CORESHARD_` variables. Each case has its own process: the test runs its own program.
+#![allow(clippy::print_stdout, reason = "a case's result")]
 
 use std::env;
 use std::process::{Command, Output};
@@ -66,7 +66,7 @@ const WRONG: [(&str, &str, &str); 5] = [
     ("CORESHARD_WAKE", "often", "under-lock, after-unlock, coalesced"),
     ("CORESHARD_INTAKE", "open", "locked, lock-free"),
     ("CORESHARD_SCOPE", "socket", "cpu, smt, cache_shard, cache, numa, system"),
-    ("CORESHARD_SHARD_SIZE", "0", "numbers of cores, from 1"),
+    ("CORESHARD_SHARD_SIZE", "0", "a number of cores, from 1"),
     ("CORESHARD_INSIGHT", "on", "0, 1"),
 ];
 

@@ -1,4 +1,4 @@
-//! Pools that the thread which makes them belongs to.
+//! Pools that include the thread that builds them.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ fn use_current_thread_basic() {
     assert_eq!(error.to_string(), "The current thread is already part of another thread pool.");
     assert!(std::error::Error::source(&error).is_none());
 
-    // This thread waits, so it is the other that runs it.
+    // This thread waits, so the other one runs it.
     let (say, hear) = channel();
     pool.spawn(move || say.send(current_thread_index()).unwrap());
     assert_eq!(next(&hear), Some(1));
@@ -40,13 +40,13 @@ fn use_current_thread_basic() {
     }
 }
 
-/// Alone, this thread does all: as it waits for it, and when it yields.
+/// As the only member, this thread runs all work: when it waits for it, and when it yields.
 #[test]
 fn the_only_thread() {
     let pool = ThreadPoolBuilder::new()
         .num_threads(1)
         .use_current_thread()
-        .spawn_handler(|_| panic!("there is no other"))
+        .spawn_handler(|_| panic!("no thread must be started"))
         .start_handler(|_| panic!("not on this thread"))
         .build()
         .unwrap();

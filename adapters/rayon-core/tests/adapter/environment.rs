@@ -1,10 +1,10 @@
-//! Variables of rayon's. Each case is a process of its own: the test runs its own program.
-#![allow(clippy::print_stdout, reason = "what a case tells")]
+//! The `RAYON_` variables. Each case has its own process: the test runs its own program.
+#![allow(clippy::print_stdout, reason = "a case's result")]
 
 use std::env;
 use std::process::Command;
 
-/// How many threads the global pool of a process with these variables has, for which the program asks for `asked`.
+/// Returns how many threads the global pool has in a process with these variables, if the program requests `asked`.
 fn threads(asked: Option<usize>, variables: &[(&str, &str)]) -> usize {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "environment::say_threads"]);

@@ -1,5 +1,5 @@
-//! A process that is forked from one with pools: none of their threads is there. It has a global pool of its own, and the pools that it
-//! inherited refuse work.
+//! A process that is forked from one with pools has none of their threads. It has a new global pool, and the inherited pools reject
+//! work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use rayon_core::{
 
 use crate::support::next;
 
-/// The call says that its work would never end here.
+/// The call must fail because its work would never end here.
 fn is_refused(what: &str, call: impl FnOnce()) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(()) => Err(format!("{what} returned")),
@@ -22,7 +22,7 @@ fn is_refused(what: &str, call: impl FnOnce()) -> Result<(), String> {
     }
 }
 
-/// All that the global pool is used for.
+/// Uses the global pool in every way.
 fn use_global_pool(threads: usize) -> Result<(), String> {
     if (current_num_threads(), current_thread_index()) != (threads, None) {
         return Err(format!("{} threads, at {:?}", current_num_threads(), current_thread_index()));
@@ -54,7 +54,7 @@ fn use_global_pool(threads: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// A forked process asks for two threads, and has them.
+/// A forked process requests two threads, and gets them.
 fn forked_asks_for_two() {
     testing::forked(|| {
         let made = ThreadPoolBuilder::new().num_threads(2).build_global();
@@ -71,7 +71,7 @@ fn a_forked_process_makes_a_global_pool_of_its_own() {
     use_global_pool(3).unwrap();
     testing::forked(|| {
         use_global_pool(3)?;
-        // And one that it forks.
+        // And a process that it forks.
         testing::forked(|| use_global_pool(3))
     })
     .unwrap();
@@ -120,7 +120,7 @@ fn a_forked_process_makes_the_global_pool_as_its_parent_did() {
         while PANICS.load(SeqCst) == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Once more is too often, as in the parent.
+        // A second build fails, as in the parent.
         match ThreadPoolBuilder::new().build_global() {
             Ok(()) => Err("it was made twice".to_owned()),
             Err(_) => Ok(()),
@@ -137,7 +137,7 @@ fn a_forked_process_may_ask_for_another_global_pool() {
     forked_asks_for_two();
 }
 
-/// The thread that is a member of the parent's pool is none of the child's.
+/// The thread that is a member of the parent's pool does not belong to a pool in the child.
 #[test]
 fn a_member_forks() {
     testing::own_process!();

@@ -1,4 +1,4 @@
-//! A panic on the global pool, in the first call that there is.
+//! A panic on the global pool, in its first call.
 
 #[test]
 fn simple_panic() {

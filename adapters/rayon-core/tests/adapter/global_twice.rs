@@ -1,4 +1,4 @@
-//! The global pool is made once. One test, since it is one process's.
+//! The global pool is built once. One test, since a process has one global pool.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! No threads are the machine's. One test, since it is one process's.
+//! 0 threads means the machine's number. One test, since a process has one global pool.
 
 #[test]
 fn init_zero_threads() {

@@ -1,4 +1,4 @@
-//! What the compiler and a reader of messages see of the interface.
+//! Bounds, messages and `Debug` output of the interface.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ fn check_error_send_sync() {
     is_error::<ThreadPoolBuildError>();
 }
 
-/// What must not be so is in the crate's examples that fail to compile.
+/// Missing bounds are tested by the crate's examples that fail to compile.
 #[test]
 fn who_can_be_sent_and_shared() {
     is_send::<ThreadPool>();
@@ -56,15 +56,15 @@ fn a_builder_shows_what_it_was_told() {
                     panic_handler: None, stack_size: Some(3), start_handler: Some(<closure>), exit_handler: None, \
                     breadth_first: false }";
     assert_eq!(format!("{builder:?}"), expected);
-    // Whatever starts its threads need not be Debug.
+    // The closure that starts its threads need not be Debug.
     let custom = builder.spawn_handler(|_| Ok(()));
     assert_eq!(format!("{custom:?}"), expected);
     let configuration = rayon_core::Configuration::new().num_threads(2).stack_size(3);
     assert_eq!(format!("{:?}", configuration.start_handler(|_| ())), expected);
 }
 
-/// Each function and method with the bounds that it is to have, and no more: these closures and results are neither `Sync`
-/// nor `Clone`, and borrow.
+/// Each function and method requires only the published bounds: these closures and results are neither `Sync` nor `Clone`, and
+/// borrow.
 #[test]
 fn bounds() {
     let pool = crate::support::pool(2);

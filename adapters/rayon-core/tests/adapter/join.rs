@@ -1,4 +1,4 @@
-//! Two closures at once.
+//! Joins.
 
 use std::sync::Barrier;
 
@@ -62,7 +62,7 @@ fn panic_b_still_executes() {
     assert!(ran);
 }
 
-/// In a pool of one nobody takes the second half: it is here when the first throws.
+/// In a pool of one thread, the second half is not stolen: it is still here when the first panics.
 #[test]
 fn panic_b_still_executes_where_nobody_else_could() {
     let mut ran = false;

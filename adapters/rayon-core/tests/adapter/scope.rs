@@ -93,13 +93,13 @@ impl Tree {
 fn update_tree() {
     let mut tree = Tree::random(10, &mut numbers());
     let before = tree.values();
-    assert!(before.len() > 100, "a tree that is worth it");
+    assert!(before.len() > 100, "the tree is large enough");
     let add_one = |value: &mut u32| *value += 1;
     scope(|scope| tree.update(scope, &add_one));
     assert!(tree.values().into_iter().eq(before.into_iter().map(|value| value + 1)));
 }
 
-/// How much of the stack a chain of so many tasks takes, each spawned by the one before.
+/// Returns the stack used by a chain of this many tasks, each spawned by the one before.
 fn stack_of_chain(length: usize) -> usize {
     fn go_on<'scope>(scope: &Scope<'scope>, start: usize, most: &'scope Mutex<usize>, left: usize) {
         let here = 0_u8;
@@ -165,7 +165,7 @@ fn panic_propagate_still_execute_1() {
         });
     };
     assert_eq!(thrown(both), "hello");
-    assert!(ran, "what was spawned after it");
+    assert!(ran, "the task spawned after it");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn panic_propagate_still_execute_2() {
         });
     };
     assert_eq!(thrown(both), "hello");
-    assert!(ran, "what was spawned before it");
+    assert!(ran, "the task spawned before it");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn panic_propagate_still_execute_3() {
         });
     };
     assert_eq!(thrown(both), "hello");
-    assert!(ran, "what was spawned by the closure that threw");
+    assert!(ran, "the task spawned by the closure that panicked");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn panic_propagate_still_execute_4() {
     assert!(ran, "the closure of the scope");
 }
 
-/// A scope of a longer lifetime than what its closure borrows.
+/// A scope with a longer lifetime than its closure's borrows.
 macro_rules! sum_of_static {
     ($scope:ident($Scope:ident).$spawn:ident) => {{
         static SUM: AtomicUsize = AtomicUsize::new(0);
@@ -234,7 +234,7 @@ fn static_scope_fifo() {
     assert_eq!(sum_of_static!(scope_fifo(ScopeFifo).spawn_fifo), 4950);
 }
 
-/// The list is only borrowed by the closure of the scope; the counters by what is spawned.
+/// Only the closure of the scope borrows the list; the spawned tasks borrow the counters.
 macro_rules! count_mixed {
     ($scope:ident($Scope:ident).$spawn:ident) => {{
         fn count<'list, 'counter>(counters: &'list [&'counter AtomicUsize]) {
@@ -307,7 +307,7 @@ fn scope_spawn_broadcast_barrier() {
         scope.spawn_broadcast(|_, _| {
             barrier.wait();
         });
-        // With this thread, they are eight.
+        // Eight threads, with this one.
         barrier.wait();
     });
 }
@@ -337,7 +337,7 @@ fn scope_spawn_broadcast_panic_many() {
     assert_eq!(broadcast_panics(|index| index.is_multiple_of(2)), 7);
 }
 
-/// A join, by a scope.
+/// A join made with a scope.
 #[test]
 fn scope_join() {
     fn quick_sort(elements: &mut [u32]) {
@@ -355,7 +355,7 @@ fn scope_join() {
     assert!(data.is_sorted());
 }
 
-/// Scopes of one lifetime in several pools, one within another.
+/// Nested scopes with one lifetime, in several pools.
 macro_rules! nested {
     ($Scope:ident, $scope:ident, $spawn:ident) => {{
         fn nest<'scope>(
@@ -364,7 +364,7 @@ macro_rules! nested {
             call: impl FnOnce(&[&$Scope<'scope>]) + Send,
         ) {
             match pools.split_first() {
-                // The references are shortened; what they lead to is of the one lifetime still.
+                // The references are shortened, but their targets still have the one lifetime.
                 Some((pool, rest)) => pool.$scope(|scope| {
                     let mut scopes: Vec<&$Scope<'scope>> = scopes;
                     scopes.push(scope);
@@ -399,7 +399,7 @@ fn nested_fifo_scopes() {
     assert_eq!(nested!(ScopeFifo, scope_fifo, spawn_fifo), 10);
 }
 
-/// The closure is not on the one thread that the pool has.
+/// The closure is not on the pool's only thread.
 #[test]
 fn in_place_scope_no_deadlock() {
     let (say, hear) = channel();
@@ -418,7 +418,7 @@ fn in_place_scope_fifo_no_deadlock() {
     });
 }
 
-/// As the closure stays on this thread, so may what cannot be sent.
+/// The closure stays on this thread, so its captures need not be `Send`.
 #[test]
 fn in_place_scope_may_hold_what_cannot_be_sent() {
     let shared = std::rc::Rc::new(21);
@@ -433,7 +433,7 @@ fn in_place_scope_may_hold_what_cannot_be_sent() {
     assert_eq!((*number, doubled.into_inner().unwrap()), (21, 42));
 }
 
-/// Another thread may spawn in a scope, while that is open.
+/// Another thread may spawn in a scope while the scope is open.
 #[test]
 fn spawned_from_a_thread_of_no_pool() {
     let count = AtomicUsize::new(0);
@@ -454,7 +454,7 @@ fn spawned_from_a_thread_of_no_pool() {
     assert_eq!(count.into_inner(), 100);
 }
 
-/// What is spawned is dropped once, run or thrown from.
+/// A spawned task is dropped once, whether it returns or panics.
 #[test]
 fn closures_are_dropped_once() {
     let held = std::sync::Arc::new(());

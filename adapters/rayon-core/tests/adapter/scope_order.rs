@@ -1,4 +1,4 @@
-//! In which order one thread runs what it spawned in scopes, where no other can take it.
+//! The order of one thread's tasks in scopes, in a pool without other threads.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,7 @@ fn expected(
     tens.into_iter().flat_map(ten).collect()
 }
 
-/// Ten tasks in a scope, each of which spawns ten more there.
+/// Ten tasks in a scope that each spawn ten more there.
 macro_rules! ran {
     ($scope:ident.$spawn:ident) => {{
         let order = Mutex::new(Vec::new());
@@ -44,7 +44,7 @@ fn fifo_order() {
     assert_eq!(ran!(scope_fifo.spawn_fifo), expected(0..10, 0..10));
 }
 
-/// Ten tasks in a scope, each with a scope of its own for ten more.
+/// Ten tasks in a scope that each open a scope for ten more.
 macro_rules! ran_nested {
     ($outer:ident.$outer_spawn:ident, $inner:ident.$inner_spawn:ident) => {{
         let order = Mutex::new(Vec::new());
@@ -92,7 +92,7 @@ fn nested_fifo_lifo_order() {
     assert_eq!(order, expected(0..10, (0..10).rev()));
 }
 
-/// 0 to 3 in a scope; -1 to -3 in one within it, in between.
+/// Spawns 0 to 3 in a scope, and -1 to -3 in an inner scope in between.
 macro_rules! mixed {
     ($outer:ident.$outer_spawn:ident, $inner:ident.$inner_spawn:ident) => {{
         let order = Mutex::new(Vec::new());
@@ -115,7 +115,7 @@ macro_rules! mixed {
     }};
 }
 
-// The end of the inner scope comes before all of the outer one is spawned, and runs what it finds meanwhile.
+// The inner scope ends before all tasks of the outer one are spawned, and runs the tasks that it finds meanwhile.
 
 #[test]
 fn mixed_lifo_order() {
@@ -138,7 +138,7 @@ fn mixed_fifo_lifo_order() {
     assert_eq!(mixed!(scope_fifo.spawn_fifo, scope.spawn), [-3, 0, -2, 1, -1, 2, 3]);
 }
 
-/// By a pool's own methods, on its one thread.
+/// With the methods of a pool, on its only thread.
 macro_rules! ran_by_methods {
     ($scope:ident.$spawn:ident) => {{
         let pool = pool(1);
@@ -165,7 +165,7 @@ fn scope_fifo_order() {
     assert_eq!(ran_by_methods!(scope_fifo.spawn_fifo), Vec::from_iter(0..10));
 }
 
-/// In place, on the pool's one thread: the order is the same.
+/// In place, on the pool's only thread: the order is the same.
 #[test]
 fn in_place_orders() {
     assert_eq!(ran_by_methods!(in_place_scope.spawn), Vec::from_iter((0..10).rev()));

@@ -14,7 +14,7 @@ fn run_with(value: &i32, thread: ThreadBuilder) {
     LOCAL.set(None);
 }
 
-/// Whatever this thread has, the pool's have their own.
+/// The pool's threads have their own value, independent of this thread's.
 fn ask(pool: &ThreadPool, expected: i32) {
     assert_eq!(pool.install(|| LOCAL.get()), Some(expected));
     LOCAL.set(Some(-1));
@@ -58,7 +58,7 @@ fn build_scoped_tls_threadpool() {
     assert_eq!(outcome.unwrap(), "done");
 }
 
-/// The threads have their names and sizes, and end also where the closure throws.
+/// The threads have their names and stack sizes, and exit even if the closure panics.
 #[test]
 fn build_scoped_whose_closure_throws() {
     let names = std::sync::Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Work that nobody waits for.
+//! Detached work.
 
 use std::any::Any;
 use std::sync::mpsc::{Sender, channel};
@@ -54,7 +54,7 @@ fn termination_while_things_are_executing() {
     let pool = ThreadPoolBuilder::new().build().unwrap();
     pool.spawn(move || {
         let number: u32 = next(&hear_go);
-        // The pool has no handle any more, and takes this still.
+        // The pool has no handle any more, but still accepts this.
         spawn(move || say.send(number).unwrap());
     });
     drop(pool);
@@ -62,7 +62,7 @@ fn termination_while_things_are_executing() {
     assert_eq!(next(&hear), 22);
 }
 
-/// What was thrown comes whole.
+/// The handler gets the unchanged payload.
 #[test]
 fn custom_panic_handler_and_spawn() {
     let (say, hear) = channel();
@@ -80,7 +80,7 @@ fn custom_panic_handler_and_nested_spawn() {
             spawn(|| panic!("hello"));
         }
     });
-    // The handler goes with the pool, which has no handle any more.
+    // The handler is dropped with the pool, which has no handle any more.
     assert_eq!(all(hear), ["hello"; PANICS]);
 }
 

@@ -1,11 +1,11 @@
-//! In which order one thread runs what it spawned, where no other can take it.
+//! The order of one thread's spawned tasks, in a pool without other threads.
 
 use std::sync::mpsc::{Sender, channel};
 
 use crate::support::{all, pool};
 use rayon_core::{spawn, spawn_fifo};
 
-/// Spawns ten tasks by `$outer`, each of which spawns ten by `$inner`, and returns the order in which these ran.
+/// Spawns ten tasks by `$outer` that each spawn ten by `$inner`, and returns the order of the latter.
 macro_rules! ran {
     ($outer:ident, $inner:ident) => {{
         let (say, hear) = channel();
@@ -53,7 +53,7 @@ fn fifo_lifo_order() {
     assert_eq!(ran!(spawn_fifo, spawn), expected(0..10, (0..10).rev()));
 }
 
-/// Spawns 0 to 3 by `$up` and, in between, -1 to -3 by `$down`; returns the order in which they ran.
+/// Spawns 0 to 3 by `$up` and, in between, -1 to -3 by `$down`. Returns their order.
 macro_rules! mixed {
     ($up:ident, $down:ident) => {{
         let (say, hear) = channel();
@@ -72,7 +72,7 @@ macro_rules! mixed {
     }};
 }
 
-/// A FIFO task takes a place among the LIFO ones; in which of its places the first of them runs, is the order of those.
+/// A FIFO task reserves a place among the LIFO ones. The FIFO tasks run in order in these places.
 #[test]
 fn mixed_lifo_fifo_order() {
     assert_eq!(mixed!(spawn, spawn_fifo), [3, -1, 2, -2, 1, -3, 0]);
@@ -83,7 +83,7 @@ fn mixed_fifo_lifo_order() {
     assert_eq!(mixed!(spawn_fifo, spawn), [0, -3, 1, -2, 2, -1, 3]);
 }
 
-/// By a pool's own methods, on one of its threads.
+/// With the methods of a pool, on one of its threads.
 macro_rules! ran_by_methods {
     ($spawn:ident) => {{
         let pool = pool(1);
@@ -109,7 +109,7 @@ fn spawn_fifo_order() {
     assert_eq!(ran_by_methods!(spawn_fifo), Vec::from_iter(0..10));
 }
 
-/// With it, `spawn` is first in, first out, too.
+/// With it, `spawn` is also first in, first out.
 #[test]
 #[allow(deprecated, reason = "part of the interface")]
 fn breadth_first() {

@@ -1,5 +1,5 @@
-//! Stacks are as large as was asked. The test runs its own program, once for each size, since what has too small a stack
-//! ends its process.
+//! Stacks have the requested size. The test runs its own program, once for each size, since a stack overflow ends the
+//! process.
 #![allow(unsafe_code, reason = "no core is to be left behind")]
 
 use std::env;
@@ -10,7 +10,7 @@ use rayon_core::ThreadPoolBuilder;
 
 const MIB: usize = 1 << 20;
 
-/// Takes so many MiB of stack.
+/// Takes this many MiB of stack.
 fn take_stack(mebibytes: u32) {
     let mut buffer = [0_u8; MIB];
     std::hint::black_box(&mut buffer);

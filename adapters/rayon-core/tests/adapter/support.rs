@@ -1,5 +1,5 @@
-//! What these tests share. They use the public interface alone, so that they can be run against the published
-//! rayon-core, too.
+//! Shared by these tests. They use only the public interface, so that they can also be run with the published
+//! rayon-core.
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -8,31 +8,31 @@ use std::thread;
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use testing::NEVER;
 
-/// A pool of so many threads.
+/// A pool with this many threads.
 pub(crate) fn pool(threads: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool can be made")
 }
 
-/// The text that `call` throws.
+/// The message of a panic in `call`.
 #[track_caller]
 pub(crate) fn thrown(call: impl FnOnce()) -> String {
     text(&*catch_unwind(AssertUnwindSafe(call)).expect_err("nothing was thrown"))
 }
 
-/// That of a panic.
+/// The message of a panic.
 pub(crate) fn text(thrown: &(dyn Any + Send)) -> String {
     let short = thrown.downcast_ref::<&str>().map(|&text| text.to_owned());
     let long = || thrown.downcast_ref::<String>().cloned();
     short.or_else(long).expect("it was thrown with a text")
 }
 
-/// The next.
+/// The next value.
 #[track_caller]
 pub(crate) fn next<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(NEVER).expect("something is sent")
 }
 
-/// All that is sent until no sender is left.
+/// All values until no sender is left.
 #[track_caller]
 pub(crate) fn all<T>(from: Receiver<T>) -> Vec<T> {
     let mut received = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn all<T>(from: Receiver<T>) -> Vec<T> {
         match from.recv_timeout(NEVER) {
             Ok(value) => received.push(value),
             Err(RecvTimeoutError::Disconnected) => return received,
-            Err(RecvTimeoutError::Timeout) => panic!("somebody keeps a sender"),
+            Err(RecvTimeoutError::Timeout) => panic!("a sender is still alive"),
         }
     }
 }
@@ -53,12 +53,12 @@ pub(crate) fn all_sorted<T: Ord>(from: Receiver<T>) -> Vec<T> {
     received
 }
 
-/// On a thread of the global pool.
+/// Calls it on a thread of the global pool.
 pub(crate) fn in_global_pool<R: Send>(call: impl FnOnce() -> R + Send) -> R {
     rayon_core::scope(|_| call())
 }
 
-/// So long that a thread without work sleeps.
+/// Waits until a thread without work sleeps.
 pub(crate) fn until_asleep() {
     thread::sleep(std::time::Duration::from_millis(300));
 }
@@ -74,7 +74,7 @@ pub(crate) fn numbers() -> impl Iterator<Item = u32> {
     })
 }
 
-/// Brings the last element to its place in order, with all smaller ones before it; returns that place.
+/// Moves the last element to its place in order, with all smaller ones before it. Returns that place.
 pub(crate) fn partition<T: PartialOrd>(elements: &mut [T]) -> usize {
     let last = elements.len() - 1;
     let mut below = 0;

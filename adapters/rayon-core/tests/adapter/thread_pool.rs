@@ -19,7 +19,7 @@ fn worker_thread_index() {
     assert!(index < 22);
 }
 
-/// What is asked without a pool is of the one that this thread is in.
+/// Functions without a pool argument use the pool of this thread.
 #[test]
 fn inside_and_outside() {
     assert_eq!(current_thread_index(), None);
@@ -48,7 +48,7 @@ fn pending_tasks_are_those_of_this_thread() {
     });
 }
 
-/// A hook that ends when so many threads are in it and the test is at the barrier, and how often it was called.
+/// A hook that returns when this many threads are in it and the test is at the barrier, and the number of its calls.
 fn meeting(
     threads: usize,
 ) -> (impl Fn(usize) + Send + Sync + Clone + 'static, Arc<Barrier>, Arc<AtomicUsize>) {
@@ -78,7 +78,7 @@ fn exit_callback_called() {
     assert_eq!(count.load(SeqCst), 16);
 }
 
-/// In the hooks a thread is one of the pool's already, and still; and their indexes are the threads'.
+/// Inside the hooks a thread already, or still, belongs to the pool, and the hooks get the threads' indices.
 #[test]
 fn hooks_are_on_the_pools_threads() {
     let (say, hear) = channel();
@@ -142,7 +142,7 @@ fn check_thread_pool_new() {
     assert_eq!(pool.current_num_threads(), 22);
 }
 
-/// A thread that was a pool's is free for others when `run` returns.
+/// A thread that belonged to a pool can join others when `run` returns.
 #[test]
 fn cleared_current_thread() {
     let mut threads = Vec::new();
@@ -171,7 +171,7 @@ fn panic_propagate() {
     assert_eq!(thrown(|| pool.install(|| panic!("hello"))), "hello");
 }
 
-/// A builder whose threads are counted as they start and as they end.
+/// A builder whose threads are counted when they start and when they exit.
 fn counted(threads: usize) -> (ThreadPoolBuilder, Arc<AtomicUsize>, Arc<AtomicUsize>) {
     let (started, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let hook = |count: &Arc<AtomicUsize>| {
@@ -184,9 +184,9 @@ fn counted(threads: usize) -> (ThreadPoolBuilder, Arc<AtomicUsize>, Arc<AtomicUs
     (builder.start_handler(hook(&started)).exit_handler(hook(&ended)), started, ended)
 }
 
-/// The count, once nobody can count any more.
+/// The count after the pool has ended.
 fn last_count(count: Arc<AtomicUsize>) -> usize {
-    wait_until("the pool is gone", || Arc::strong_count(&count) == 1);
+    wait_until("the pool has ended", || Arc::strong_count(&count) == 1);
     count.load(SeqCst)
 }
 
@@ -232,11 +232,11 @@ fn panic_thread_name() {
     });
     let outcome = catch_unwind(AssertUnwindSafe(|| builder.build()));
     assert_eq!(text(&*outcome.unwrap_err()), "no name");
-    // A thread is started before the next one's name is asked for.
+    // Each thread is started before the next one's name is requested.
     assert_eq!((last_count(started), last_count(ended)), (5, 5));
 }
 
-/// As above, where the program fails to start one.
+/// As above, if the program fails to start a thread.
 #[test]
 fn failed_spawn_handler() {
     let (builder, started, ended) = counted(10);
@@ -287,7 +287,7 @@ fn self_install() {
     assert!(pool.install(|| pool.install(|| true)));
 }
 
-/// From a pool of one to another, and back, where the first one's thread waits.
+/// Calls from a pool of one thread to another pool, and back while the first pool's thread waits.
 fn there_and_back(pause: fn()) -> bool {
     let (one, other) = (pool(1), pool(1));
     one.install(|| {

@@ -1,16 +1,16 @@
-//! A program that would have this package and another rayon-core beside it: cargo says so before anything is compiled. Of
-//! this rayon-core alone.
+//! A program that would have both this package and another rayon-core: cargo rejects it before compiling. Only for this
+//! rayon-core.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of its own for a test, which goes with it.
+/// A temporary folder for a test.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        // What an earlier run may have left.
+        // An earlier run may have left it.
         _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -29,7 +29,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A package that depends on this one, and on one of the same name of another major version, which has these lines.
+/// Resolves a package that depends on this one and on another major version of the same name, whose manifest has these lines.
 fn resolved(scratch: &Scratch, lines: &str) -> Output {
     let here = env!("CARGO_MANIFEST_DIR");
     let program = format!(
@@ -44,7 +44,7 @@ fn resolved(scratch: &Scratch, lines: &str) -> Output {
     scratch.write("other/Cargo.toml", &other);
     scratch.write("other/src/lib.rs", "");
     scratch.write("other/build.rs", "fn main() {}\n");
-    // The same versions as here: all of them are on this machine already.
+    // The same versions as here: all of them are already available offline.
     std::fs::copy(format!("{here}/../../Cargo.lock"), scratch.0.join("Cargo.lock")).unwrap();
     Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--format-version", "1"])
@@ -59,14 +59,14 @@ fn another_major_version_beside_this_one_is_named_by_cargo() {
     let told = resolved(&scratch, "links = \"rayon-core\"\n");
     let text = String::from_utf8_lossy(&told.stderr);
     assert!(!told.status.success(), "{text}");
-    // Who wants which, and why not.
+    // The message has both versions and the reason.
     let parts = ["1.13.0", "rayon-core v2.0.0", "links to `rayon-core` as well"];
     for part in parts {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }
 
-/// The same program is none to be refused where the other package says nothing of a scheduler that is there once.
+/// The same program is accepted if the other package does not declare `links`.
 #[test]
 fn what_has_no_scheduler_of_that_name_is_let_in() {
     let scratch = Scratch::new("one-version");

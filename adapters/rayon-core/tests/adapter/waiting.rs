@@ -1,5 +1,5 @@
-//! What a thread does that waits for a part of its work: anything that its pool has to do. A program may count on that where
-//! one task waits for another by means of its own.
+//! A thread that waits for a part of its work runs any work of its pool. A program may rely on that if one of its tasks waits for
+//! another, for example with a channel.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
@@ -7,13 +7,13 @@ use std::sync::{Barrier, Mutex};
 use crate::support::{next, pool};
 use rayon_core::{join, scope, spawn};
 
-/// A channel, of which any thread may have the end.
+/// A channel whose ends any thread may have.
 fn pair() -> (Sender<i32>, Mutex<Receiver<i32>>) {
     let (say, hear) = channel();
     (say, Mutex::new(hear))
 }
 
-/// Its one thread waits for the other pool, in which somebody waits for that thread to do something else.
+/// The only thread of a pool waits for a task of another pool, which waits for that thread to run another task.
 #[test]
 fn for_another_pool() {
     let (one, other) = (pool(1), pool(1));
@@ -27,7 +27,7 @@ fn for_another_pool() {
     assert_eq!(heard, 22);
 }
 
-/// The second half is elsewhere, and waits for what only the first one's thread is free to do.
+/// The second half runs on another thread, and waits for a task that only the first half's thread is free to run.
 #[test]
 fn for_the_second_half_of_a_join() {
     let barrier = Barrier::new(2);
@@ -65,7 +65,7 @@ fn for_the_end_of_a_scope() {
     assert_eq!(heard, 22);
 }
 
-/// What came from outside meanwhile is done, too.
+/// Work that arrived from outside meanwhile is also run.
 #[test]
 fn for_the_end_of_a_scope_while_work_comes_from_outside() {
     let pool = pool(2);

@@ -1,4 +1,4 @@
-//! Work that is done while a caller waits for something of its own.
+//! Work that is run by a thread that yields.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
@@ -45,7 +45,7 @@ fn each_yield_runs_one() {
     });
 }
 
-/// What came from outside is found by `yield_now` alone.
+/// Only `yield_now` finds work from outside.
 #[test]
 fn what_comes_from_outside() {
     let pool = pool(1);
@@ -60,7 +60,7 @@ fn what_comes_from_outside() {
     assert_eq!(hear.try_recv(), Ok(22));
 }
 
-/// Jobs that have begun wait for all others: who yields runs those that have not, on its stack.
+/// Jobs that have begun wait for all others: a job that yields runs other jobs on its stack.
 #[test]
 fn jobs_that_wait_for_one_another_by_yields_end() {
     for threads in [1, 4] {

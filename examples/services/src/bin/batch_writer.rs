@@ -1,11 +1,11 @@
-//! A log that clients append lines to over TCP: each line is acknowledged when it is on the disk, and many go there by one flush.
+//! A log that clients append lines to over TCP: each line is acknowledged when it is on the disk, and one flush serves many.
 //!
 //! ```text
 //! batch-writer --listen 127.0.0.1:8081 --file log --most-records 64 --longest-ms 5
 //! printf 'a\nb\n' | nc -N 127.0.0.1 8081       # answers: 0, 1
 //! ```
 //!
-//! SIGTERM: what was sent is written; then it tells how many records and flushes there were.
+//! SIGTERM: it writes the received lines, and prints the numbers of records and flushes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,10 +22,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where to listen; port 0 takes any, and standard output tells which.
+    /// The address to listen on; port 0 takes any, which is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
-    /// Lines are appended to it.
+    /// The file that lines are appended to.
     #[arg(long)]
     file: PathBuf,
     /// How many records make a batch.
@@ -79,13 +79,13 @@ async fn serve(
         let (stream, _) = accepted?;
         stream.set_nodelay(true)?;
         connections.spawn(&queue, connection(stream, Arc::clone(&writer)))?;
-        // Those that have ended are forgotten.
+        // Removes the connections that have ended.
         while let Some(Some(_ended)) = now(connections.join_next()).await {}
     }
     Ok(())
 }
 
-/// What a future yields, if it is ready.
+/// The output of a future, if it is ready.
 async fn now<F: Future>(future: F) -> Option<F::Output> {
     tokio::select! {
         biased;

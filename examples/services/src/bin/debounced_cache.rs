@@ -6,7 +6,7 @@
 //! get colour            # answers: green
 //! ```
 //!
-//! At the end of the input it writes what is left, and tells how often it was written.
+//! At the end of the input it writes the remaining changes, and prints the number of writes.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use services::DebouncedCache;
 struct Arguments {
     #[arg(long)]
     file: PathBuf,
-    /// For how long nothing may change before it is written.
+    /// How long it must be unchanged before it is written.
     #[arg(long, default_value_t = 200)]
     quiet_ms: u64,
     /// How long a change waits at most.

@@ -1,5 +1,5 @@
-//! How many files there are below a folder, and how large they are, by their extensions: a scope in which the item of each
-//! folder queues those of the folders in it.
+//! Counts the files below a folder, and their bytes, by extension: in a scope, the item of each folder queues items for its
+//! subfolders.
 //!
 //! ```text
 //! directory-sizes src
@@ -7,7 +7,7 @@
 //!         2       4096  md
 //! ```
 //!
-//! Links are not followed. What cannot be read is told on standard error, and the exit status is 1 then.
+//! Links are not followed. Folders that cannot be read are reported on standard error, and the exit status is 1 then.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ struct Arguments {
     folder: PathBuf,
 }
 
-/// What is found, of all folders.
+/// The results of all folders.
 #[derive(Default)]
 struct Found {
     /// Files and bytes.
@@ -62,7 +62,7 @@ fn visit<'scope>(
     for folder in folders {
         scope.queue(move || visit(scope, folder, found)).expect("the queue is open");
     }
-    // Once for each folder, and not for each file.
+    // Locked once for each folder, not for each file.
     let mut found = found.lock().expect("no folder panics");
     for (extension, (files, bytes)) in own.by_extension {
         let entry = found.by_extension.entry(extension).or_default();
@@ -71,10 +71,10 @@ fn visit<'scope>(
     found.unread.append(&mut own.unread);
 }
 
-/// Counts a folder's files; gives the folders in it.
+/// Counts a folder's files. Returns its subfolders.
 fn look(folder: &Path, own: &mut Found) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
-    // The worker's place is another one's while it waits for the disk.
+    // Another worker takes this worker's place while it waits for the disk.
     let entries = coreshard::blocking(|| fs::read_dir(folder).map(Iterator::collect::<Vec<_>>))?;
     for entry in entries {
         let entry = entry?;

@@ -1,5 +1,5 @@
-//! HTTP/1 and HTTP/2 on hyper: connections and their tasks on a Coreshard queue, which is hyper's executor and its timer;
-//! sockets are tokio's, whose runtime the workers have entered.
+//! HTTP/1 and HTTP/2 on hyper: connections and their tasks run on a Coreshard queue, which is hyper's executor and timer. The
+//! sockets use a tokio runtime that the workers have entered.
 //!
 //! ```text
 //! hyper-server --listen 127.0.0.1:8080
@@ -7,7 +7,7 @@
 //! curl --http2-prior-knowledge 127.0.0.1:8080/   # hello over HTTP/2.0
 //! ```
 //!
-//! SIGTERM: requests that are there are answered, for as long as the grace.
+//! SIGTERM: it answers requests that have begun, for the grace period at most.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -28,13 +28,13 @@ use tokio::net::TcpListener;
 
 #[derive(Clone, Parser)]
 struct Arguments {
-    /// Where to listen; port 0 takes any, and standard output tells which.
+    /// The address to listen on; port 0 takes any, which is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// How long a client of HTTP/1 may take for a request's head.
     #[arg(long, default_value_t = 5_000)]
     head_ms: u64,
-    /// How long requests may go on after SIGTERM.
+    /// How long requests may continue after SIGTERM.
     #[arg(long, default_value_t = 10_000)]
     grace_ms: u64,
 }
@@ -75,7 +75,7 @@ async fn serve(
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let stream = match accepted {
             Ok((stream, _)) => stream,
-            // As when there are too many open files: others may go meanwhile.
+            // For example, with too many open files: other connections may end meanwhile.
             Err(error) => {
                 writeln!(io::stderr(), "a connection is not accepted: {error}")?;
                 queue.sleep(Duration::from_millis(100))?.await;
@@ -85,7 +85,7 @@ async fn serve(
         stream.set_nodelay(true)?;
         let connection = http.serve_connection(TokioIo::new(stream), service_fn(answer));
         let connection = connections.watch(connection.into_owned());
-        // Who goes away in the middle of a request is no error of ours.
+        // A client may disconnect in the middle of a request.
         queue.spawn(async move { drop(connection.await) })?.detach();
     }
     drop(listener);
@@ -101,7 +101,7 @@ async fn serve(
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let text = match request.uri().path() {
         "/" => format!("hello over {:?}\n", request.version()),
-        // Which thread this is, as it calls itself.
+        // The name of this thread.
         "/thread" => format!("{}\n", std::thread::current().name().unwrap_or_default()),
         _ => {
             let mut response = Response::new(Full::default());

@@ -1,13 +1,13 @@
-//! A pipeline of three stages, each with a bounded queue: lines are read, put in order (words in lower case, one space between
-//! them), hashed, and written; in the order in which they came, or as they are done.
+//! A pipeline of three stages, each with a bounded queue: lines are read, normalised (words in lower case, one space between
+//! them), hashed, and written, in their input order or as they are done.
 //!
 //! ```text
 //! pipeline < words.txt               # 0123456789abcdef  a line
 //! pipeline --unordered < words.txt
 //! ```
 //!
-//! Memory stays bounded whatever the input is: a stage that is full holds up the one before it, the first one the reader; and no
-//! more than a window of lines is between the reader and the writer, where one slow line holds up the writing of those behind it.
+//! Memory stays bounded for any input: a full stage blocks the previous one, and the first stage blocks the reader. A window limits
+//! the lines between the reader and the writer, since one slow line delays the writing of all later ones.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -30,7 +30,7 @@ struct Arguments {
     window: usize,
 }
 
-/// A stage: what it is brought waits in its queue.
+/// A stage, with its queue.
 struct Stage {
     queue: Workqueue,
 }
@@ -42,15 +42,14 @@ impl Stage {
         Ok(Self { queue: builder.build()? })
     }
 
-    /// Waits while the stage is full. An item of another stage that is the last to go on would wait for itself then, and
-    /// does the work instead.
+    /// Waits while the stage is full. If an item of another stage would wait for itself, it runs the work instead.
     fn push(&self, work: impl FnOnce() + Send + 'static) {
         match self.queue.queue(work) {
             Ok(()) => {}
             Err(refused) if refused.reason() == RefusedReason::WouldDeadlock => {
                 refused.into_item()();
             }
-            Err(refused) => unreachable!("nobody closes a stage before its end: {refused}"),
+            Err(refused) => unreachable!("a stage is closed only at its end: {refused}"),
         }
     }
 }
@@ -58,7 +57,7 @@ impl Stage {
 /// The last stage's state.
 struct Output {
     lines: Mutex<Lines>,
-    /// One for each line that is on its way.
+    /// One entry for each line in the pipeline.
     window: Mutex<Receiver<()>>,
     is_ordered: bool,
 }
@@ -87,7 +86,7 @@ fn main() -> anyhow::Result<()> {
         is_ordered: !arguments.unordered,
     });
     read(&tidy, &hash, &write, &output, &enter)?;
-    // A stage is empty when the one before it is, and it has run dry.
+    // A stage stays empty once it was drained after the previous one.
     tidy.queue.drain()?;
     hash.queue.drain()?;
     write.queue.drain()?;
@@ -111,7 +110,7 @@ fn read(
         if output.lines.lock().expect("no line panics").failed.is_some() {
             break;
         }
-        window.send(()).expect("its other end is there until the end");
+        window.send(()).expect("the receiver lives until the end");
         let (hash, write, output) = (Arc::clone(hash), Arc::clone(write), Arc::clone(output));
         tidy.push(move || {
             let line = tidied(&line);
@@ -136,7 +135,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl Output {
-    /// Lines that came before are written before, where that is asked for.
+    /// Writes a line, after all earlier lines if the input order is requested.
     fn write(&self, number: u64, line: String) {
         let mut lines = self.lines.lock().expect("no line panics");
         if !self.is_ordered {

@@ -1,4 +1,4 @@
-//! A web service whose handlers compute: axum's connections on tokio, the computing on Coreshard.
+//! A web service whose handlers compute: axum's connections run on tokio, the computations on Coreshard.
 //!
 //! ```text
 //! web-service --listen 127.0.0.1:8080 --capacity 64 --deadline-ms 2000 --grace-ms 10000
@@ -7,8 +7,8 @@
 //! curl 127.0.0.1:8080/metrics                     # the queues' counts for Prometheus
 //! ```
 //!
-//! SIGTERM ends it in good order: no more connections; requests and jobs that are there get the grace; what has not begun then is
-//! dropped (its client gets a 503), what runs is told to stop, and a line on standard output tells how much that was.
+//! SIGTERM shuts it down gracefully: it accepts no more connections, and requests and jobs get a grace period. Then it drops work that
+//! has not begun (the client gets a 503), tells running work to stop, and prints how much was left.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -28,12 +28,12 @@ use coreshard::{CancellationToken, RefusedReason, Workqueue};
 use services::{end, prometheus, terminated};
 use tower::ServiceExt;
 
-/// Seconds after which a client that was sent away may come again.
+/// Seconds after which a rejected client may retry.
 const RETRY_AFTER_S: &str = "1";
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where to listen; port 0 takes any, and standard output tells which.
+    /// The address to listen on; port 0 takes any, which is printed on standard output.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// How many requests, and how many jobs, may wait to begin.
@@ -42,17 +42,17 @@ struct Arguments {
     /// How long a request may take.
     #[arg(long, default_value_t = 2_000)]
     deadline_ms: u64,
-    /// How long requests and jobs may go on after SIGTERM.
+    /// How long requests and jobs may continue after SIGTERM.
     #[arg(long, default_value_t = 10_000)]
     grace_ms: u64,
-    /// How many requests run at once; as many as there are CPUs without it.
+    /// How many requests run at once; by default as many as CPUs.
     #[arg(long)]
     workers: Option<usize>,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
-    // Connections alone are tokio's: one thread is enough for them.
+    // tokio only serves connections: one thread is enough.
     let sockets =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let queue = |name| -> anyhow::Result<Workqueue> {
@@ -71,7 +71,7 @@ async fn serve(
     requests: Workqueue,
     jobs: Workqueue,
 ) -> anyhow::Result<ExitCode> {
-    // All that computes looks at a child of this one.
+    // All computations check a child of this token.
     let service = CancellationToken::new();
     let stopping = CancellationToken::new();
     let app = app(arguments, requests.clone(), jobs.clone(), &service);
@@ -90,7 +90,7 @@ async fn serve(
     stopping.cancel();
     let deadline = Instant::now() + Duration::from_millis(arguments.grace_ms);
     let in_time = tokio::time::timeout_at(deadline.into(), &mut server).await;
-    // It waits; so do the last handles.
+    // It blocks, as do the drops of the last handles.
     let left = tokio::task::spawn_blocking(move || end(&[requests, jobs], deadline)).await?;
     for left in &left {
         writeln!(io::stdout(), "left at the end: {left}")?;
@@ -98,7 +98,7 @@ async fn serve(
     service.cancel();
     match in_time {
         Ok(ended) => ended??,
-        // Clients hear of what was dropped; those that neither read nor leave are left.
+        // Clients were told that their requests were dropped; connections that neither read nor close are abandoned.
         Err(_late) => {
             if let Ok(ended) = tokio::time::timeout(Duration::from_secs(1), &mut server).await {
                 ended??;
@@ -178,7 +178,7 @@ fn refusal(error: &ServiceError<Infallible>) -> Response {
     (status, format!("{error}\n")).into_response()
 }
 
-/// How many primes there are below a number, by trial; `None` once nobody wants to know.
+/// Counts the primes below a number, by trial division; `None` once the result is no longer wanted.
 fn count_primes(below: u64, is_wanted: impl Fn() -> bool) -> Option<u64> {
     let mut count = 0;
     for number in 2..below {

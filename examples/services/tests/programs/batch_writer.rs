@@ -29,7 +29,7 @@ impl Client {
     }
 }
 
-/// Nobody goes on before all are there: each round is one batch, whatever the time.
+/// All clients wait for each other in each round, so each round is one batch, at any speed.
 #[test]
 fn a_batch_is_flushed_once_and_each_is_acknowledged() {
     let folder = tempfile::tempdir().unwrap();

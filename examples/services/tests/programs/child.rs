@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use testing::{NEVER, within};
 
-/// A server of this crate. It is killed where the test fails.
+/// A server of this crate. It is killed if the test fails.
 pub(crate) struct Server {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -24,7 +24,8 @@ impl Server {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listens on ").expect("it says where").parse();
+        let address =
+            line.trim().strip_prefix("listens on ").expect("it prints its address").parse();
         Self { child, output, address: address.unwrap() }
     }
 
@@ -34,7 +35,7 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// How it has ended, and what it said.
+    /// Its exit status and its output.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let started = Instant::now();
         let status = loop {

@@ -15,18 +15,18 @@ fn many_changes_are_one_write() {
         let _ = writeln!(input, "set key{} value{number}", number % 10);
     }
     input += "get key3\nget none\n";
-    // It is never quiet for so long.
+    // It never stays unchanged for this long.
     let output =
         run(PROGRAM, &["--file", file, "--quiet-ms", "3600000", "--at-most-ms", "3600000"], &input);
     assert_eq!(said(&output), "value993\n\n1000 changes, 1 writes\n");
     let lines: String = (0..10).map(|key| format!("key{key}\tvalue{}\n", 990 + key)).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), lines);
-    // It is there the next time; and where nothing changes, nothing is written.
+    // The next run finds it. Without changes, it is not written.
     let output = run(PROGRAM, &["--file", file], "get key7\n");
     assert_eq!(said(&output), "value997\n0 changes, 0 writes\n");
 }
 
-/// While changes go on and on, the file is written all the same.
+/// The file is also written while changes continue.
 #[test]
 fn no_change_waits_for_ever() {
     let folder = tempfile::tempdir().unwrap();

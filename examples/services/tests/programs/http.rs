@@ -1,14 +1,14 @@
-//! A client of HTTP/1 that is just enough.
+//! A minimal HTTP/1 client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use testing::NEVER;
 
-/// A request on a connection of its own.
+/// A request on a new connection.
 pub(crate) struct Request(TcpStream);
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

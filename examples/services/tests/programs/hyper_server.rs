@@ -41,7 +41,7 @@ fn both_protocols_are_served_on_coreshards_workers() {
         }
     };
     tokio.block_on(async { tokio::time::timeout(NEVER, client).await }).unwrap();
-    // Its connection, too: the server lets one that is idle go, but waits for its goodbye.
+    // Closes its connection: the server closes idle connections, but waits for the client's close.
     drop(tokio);
     server.terminate();
     let (status, said) = server.ended();
@@ -49,7 +49,7 @@ fn both_protocols_are_served_on_coreshards_workers() {
     assert_eq!(said, "ended\n");
 }
 
-/// By the timer, which is Coreshard's.
+/// By Coreshard's timer.
 #[test]
 fn a_client_that_never_ends_its_head_is_left() {
     let server = Server::start(PROGRAM, &["--head-ms", "50"]);

@@ -1,4 +1,4 @@
-//! Each program, run over loopback or pipes with a small load, and what it answers.
+//! Runs each program over loopback or pipes with a small load, and checks its answers.
 
 mod batch_writer;
 mod child;

@@ -4,7 +4,7 @@ use crate::child::Server;
 use crate::http::{Request, get};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_web-service");
-/// It goes on until it is told to stop.
+/// It continues until it is told to stop.
 const ENDLESS: &str = "/primes?below=18446744073709551615";
 
 fn metric(server: &Server, name: &str, queue: &str) -> u64 {
@@ -59,7 +59,7 @@ fn a_full_queue_answers_that_it_is() {
     assert!(sent_away.head.contains("retry-after: 1"), "{}", sent_away.head);
     assert!(sent_away.body.contains("\"requests\" is full (capacity 1)"), "{}", sent_away.body);
     assert_eq!(metric(&server, "refused_total", "requests"), 1);
-    // Jobs have a queue of their own.
+    // Jobs have a separate queue.
     let jobs: Vec<_> = (0..8)
         .map(|_| Request::send(server.address, "POST", "/jobs?below=18446744073709551615").answer())
         .collect();
