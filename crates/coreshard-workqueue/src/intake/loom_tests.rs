@@ -168,7 +168,7 @@ fn loom_a_claim_is_shared_with_a_thief() {
 fn loom_a_producer_that_stands_still_holds_nobody_up() {
     Loom::check_long(2, 1, || {
         let (model, mut takers) = Model::new(1);
-        let place = model.injectors.queue(0).draw();
+        let place = model.injectors.queue(0).draw().0;
         let other = Arc::clone(&model);
         let other = loom::thread::spawn(move || other.push(0, 2));
         assert_eq!(model.work(&mut takers, 1), [2]);

@@ -234,14 +234,22 @@ impl<P: Platform, T, const LEN: usize> Drop for Chunk<P, T, LEN> {
     }
 }
 
-/// A producer's place: a slot of a segment with this number.
+/// A producer's place: the slot of its ticket. Two words, so that it is passed in registers.
 pub(super) struct DrawnSlot<P: Platform, T, const LEN: usize> {
     pub(super) segment: *mut Segment<P, T, LEN>,
-    at: usize,
-    pub(super) number: u64,
     ticket: u64,
-    /// The slot before it was filled when this one was drawn.
-    is_in_order: bool,
+}
+
+impl<P: Platform, T, const LEN: usize> DrawnSlot<P, T, LEN> {
+    #[inline(always)]
+    fn at(self) -> usize {
+        SegmentQueue::<P, T, LEN>::slot_of(self.ticket)
+    }
+
+    #[inline(always)]
+    pub(super) fn number(self) -> u64 {
+        SegmentQueue::<P, T, LEN>::number_of(self.ticket)
+    }
 }
 
 impl<P: Platform, T, const LEN: usize> Clone for DrawnSlot<P, T, LEN> {
@@ -362,18 +370,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     #[inline(always)]
     #[must_use]
     pub(crate) fn push(&self, value: T, tag: u16) -> Tells {
-        let place = self.draw();
+        let (place, is_in_order) = self.draw();
         let before = self.put(place, value, tag);
-        if before < ARMED && place.is_in_order {
-            Tells::Nobody
-        } else {
-            self.see_to(place, tag, before)
-        }
+        if before < ARMED && is_in_order { Tells::Nobody } else { self.see_to(place, tag, before) }
     }
 
-    /// Draws a ticket.
+    /// Draws a ticket. The flag is true if the slot before it was filled at that time.
     #[inline(always)]
-    pub(super) fn draw(&self) -> DrawnSlot<P, T, LEN> {
+    pub(super) fn draw(&self) -> (DrawnSlot<P, T, LEN>, bool) {
         let hint = self.tail.last.load(Acquire);
         // The ticket must be unique, and its slot's memory is published by the segment's number and the slot's state. SeqCst:
         // see `look_back`.
@@ -388,14 +392,14 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
             self.find(hint, number)
         };
         // This segment is not recycled before this slot's item is taken.
-        DrawnSlot { segment, at: Self::slot_of(ticket), number, ticket, is_in_order }
+        (DrawnSlot { segment, ticket }, is_in_order)
     }
 
     /// Writes an item into a drawn slot. Returns the slot's previous state.
     #[inline(always)]
     fn put(&self, place: DrawnSlot<P, T, LEN>, value: T, tag: u16) -> u64 {
-        let DrawnSlot { segment, at, number, ticket, .. } = place;
-        let slots = &self.segment(segment).slots;
+        let at = place.at();
+        let slots = &self.segment(place.segment).slots;
         let slot = &slots[at];
         // The exchange below waits until this slot's cache line arrives. The following lines are prefetched
         // now, so that a burst finds them.
@@ -409,8 +413,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         // Release publishes the item to the taker's Acquire in `claim`. A swap, not a store: at this moment either the taker
         // sees the item before it arms the slot, or this call finds it armed. Acquire pairs with the Release of `arm`; SeqCst:
         // see `look_back`.
-        let before = slot.state.swap(number << TAG_BITS | u64::from(tag), SeqCst);
-        self.tail.filled.store(ticket + 1, Release);
+        let before = slot.state.swap(place.number() << TAG_BITS | u64::from(tag), SeqCst);
+        self.tail.filled.store(place.ticket + 1, Release);
         before
     }
 
@@ -421,7 +425,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     fn see_to(&self, mut place: DrawnSlot<P, T, LEN>, tag: u16, mut before: u64) -> Tells {
         while before == SKIPPED {
             let value = self.take_back(place);
-            place = self.draw();
+            (place, _) = self.draw();
             before = self.put(place, value, tag);
         }
         if before < ARMED { self.look_back(place) } else { Tells::by(before) }
@@ -446,7 +450,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
     /// the next one; at least one of them sees the other's write.
     #[cold]
     fn look_back(&self, place: DrawnSlot<P, T, LEN>) -> Tells {
-        let DrawnSlot { mut segment, mut at, mut number, .. } = place;
+        let (mut segment, mut at, mut number) = (place.segment, place.at(), place.number());
         for _ in 0..MAX_SKIPPED {
             if at == 0 {
                 // It may be recycled meanwhile. Then this reads another use of it, and at worst wakes a worker for nothing.
@@ -470,7 +474,8 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
 
     /// Takes back the item that was just written into a skipped slot.
     #[cold]
-    fn take_back(&self, DrawnSlot { segment, at, .. }: DrawnSlot<P, T, LEN>) -> T {
+    fn take_back(&self, place: DrawnSlot<P, T, LEN>) -> T {
+        let segment = place.segment;
         {
             let skipped = &mut self.store.lock().skipped;
             let entry = skipped.iter().position(|(_, of)| ptr::eq(*of, segment));
@@ -478,7 +483,7 @@ impl<P: Platform, T, const LEN: usize> SegmentQueue<P, T, LEN> {
         }
         // SAFETY: the taker is past this slot and takes nothing from it, so only this producer accesses it; it was written
         // just now.
-        let value = self.segment(segment).slots[at]
+        let value = self.segment(segment).slots[place.at()]
             .value
             .with(|place| unsafe { (*place).assume_init_read() });
         // SAFETY: no other thread takes this item out, and it was taken out just now.

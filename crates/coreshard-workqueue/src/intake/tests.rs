@@ -236,7 +236,7 @@ fn a_preempted_producer_holds_nobody_up() {
             assert_eq!(take(&queue, &queue.claim(&mut taker, 1).unwrap()), [item]);
         }
         assert!(queue.arm(&mut taker), "no item waits");
-        let place = queue.draw();
+        let place = queue.draw().0;
         assert_eq!(queue.push(Box::new(100), 7), Tells::Designated, "in place of the other");
         assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [100]);
         assert_eq!(queue.push(Box::new(101), 7), Tells::Nobody);
@@ -253,7 +253,7 @@ fn a_preempted_producer_holds_nobody_up() {
 #[test]
 fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
     let (queue, mut taker) = Queue::new(None, 0);
-    let drawn: Vec<_> = (0..3).map(|_| queue.draw()).collect();
+    let drawn: Vec<_> = (0..3).map(|_| queue.draw().0).collect();
     assert_eq!(queue.push(Box::new(1), 7), Tells::Nobody, "nothing was armed");
     assert!(!queue.arm(&mut taker), "an item waits");
     assert_eq!(take(&queue, &queue.claim(&mut taker, 8).unwrap()), [1]);
@@ -268,14 +268,14 @@ fn several_preempted_producers_are_skipped_at_once_when_the_slot_is_armed() {
 #[test]
 fn a_producer_that_is_behind_all_segments_finds_its_own() {
     let (queue, mut taker) = Queue::new(None, 0);
-    let place = queue.draw();
+    let place = queue.draw().0;
     for item in 0..1_000 {
         let _ = queue.push(Box::new(item), 7);
         assert_eq!(next(&queue, &mut taker), [item]);
     }
     assert!(queue.held_bytes() < 64 << 10, "{} bytes", queue.held_bytes());
-    assert_eq!(queue.find(place.segment, place.number), place.segment);
-    assert_eq!(queue.find(queue.first(), place.number), place.segment, "from any hint");
+    assert_eq!(queue.find(place.segment, place.number()), place.segment);
+    assert_eq!(queue.find(queue.first(), place.number()), place.segment, "from any hint");
     let Err(value) = queue.fill(place, Box::new(1_000), 7) else { panic!("the taker is past it") };
     let _ = queue.push(value, 7);
     assert_eq!(next(&queue, &mut taker), [1_000]);
@@ -298,7 +298,7 @@ fn items_of_producers_that_stop_in_the_middle_arrive_once() {
                         continue;
                     }
                     loop {
-                        let place = queue.draw();
+                        let place = queue.draw().0;
                         // A yield may last a time slice of each thread on the machine.
                         if item % 100 == 0 {
                             std::thread::yield_now();

@@ -50,14 +50,25 @@ impl<P: Platform> Worker<'_, P> {
             if self.items_before_look.is_some() {
                 self.look_now_and_then();
             }
+            if self.is_called_home() {
+                return None;
+            }
             let claimed = if self.only_steals() { None } else { self.claim() };
             if let Some(item) = claimed.or_else(|| self.steal()) {
                 return Some(item);
             }
-            if !self.run_fork() && !self.visit() && !self.watch() {
+            if self.home_pool.is_some() || !self.run_fork() && !self.visit() && !self.watch() {
                 return None;
             }
         }
+    }
+
+    /// True for a guest whose own pool has work.
+    #[inline]
+    fn is_called_home(&self) -> bool {
+        self.home_pool.is_some_and(|pool| {
+            pool.intake.as_ref().is_some_and(Injectors::is_marked) || pool.guests.are_wanted()
+        })
     }
 
     /// Takes items out of the intake, under the lock, and wakes or designates workers for the rest.
@@ -256,7 +267,7 @@ impl<P: Platform> Worker<'_, P> {
     /// Helps the nearest neighbour that wants guests, if there is one and the own pool can spare this worker.
     pub(super) fn visit(&mut self) -> bool {
         let pool = self.pool;
-        if self.home_pool.is_some() || self.is_rescuer() || !pool.shares_workers() {
+        if self.is_rescuer() || !pool.shares_workers() {
             return false;
         }
         let neighbours = self.current().neighbours();
@@ -273,20 +284,6 @@ impl<P: Platform> Worker<'_, P> {
         blocking::<P, _>(|| super::be_guest(host, index, pool));
         pool.accounts.open(self.slot, self.index, false);
         true
-    }
-
-    /// The host's next item, for a guest whose own pool has nothing to do.
-    pub(super) fn next_item_of_host(&mut self) -> Option<TaggedItem> {
-        if let Some(item) = self.claims.next(self.pool) {
-            return Some(item);
-        }
-        let has_own = |pool: &Pool<P>| {
-            pool.intake.as_ref().is_some_and(Injectors::is_marked) || pool.guests.are_wanted()
-        };
-        if self.home_pool.is_some_and(has_own) {
-            return None;
-        }
-        self.claim().or_else(|| self.steal())
     }
 
     /// True if this worker will finish its new claim before another worker could help. Then it wakes none.

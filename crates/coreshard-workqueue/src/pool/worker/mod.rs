@@ -206,11 +206,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         let mut works = !self.is_rescuer() || self.stand_by();
         self.start_others();
         while works {
-            while let Some(item) = self.next_item() {
-                self.execute(item);
-            }
-            self.settle_items();
-            self.current().stop_forking();
+            self.run_items();
             works = self.sleep() || self.stand_by();
         }
         // The hook is user code, and may fork: the slot still belongs to this worker.
@@ -229,11 +225,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.slot.set_thread(P::this_thread());
         let has_account = pool.accounts.open(self.slot, self.index, false);
         self.visits = has_account.then(|| WeighedVisits::of_worker(self.index));
-        while let Some(item) = self.next_item_of_host() {
-            self.execute(item);
-        }
-        self.settle_items();
-        self.current().stop_forking();
+        self.run_items();
         pool.accounts.close(self.slot);
         let mut state = pool.lock_state();
         state.rejoin(self.index);
@@ -273,7 +265,16 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         self.pool.lock_state().roster.is_called(self.index)
     }
 
-    #[inline]
+    /// Runs items and forked jobs until it finds none.
+    fn run_items(&mut self) {
+        while let Some(item) = self.next_item() {
+            self.execute(item);
+        }
+        self.settle_items();
+        self.current().stop_forking();
+    }
+
+    #[inline(always)]
     #[allow(unsafe_code)]
     fn execute(&mut self, (mut item, tag): TaggedItem) {
         if self.batch.tag != Some(tag) {
