@@ -188,6 +188,21 @@ impl QueueBench {
         Ok(self.layouts(machine, &combinations)?.collapsed())
     }
 
+    /// Leaves out every scope with the same pods as a finer one on this machine: the figures of both would differ by
+    /// noise alone. Returns one sentence for each group of such scopes.
+    ///
+    /// # Errors
+    /// If the machine has no CPU of a pod, or if a comparison has no variant.
+    pub fn measure_equal_pods_once(
+        &mut self,
+        machine: &BenchMachine,
+    ) -> Result<Vec<String>, BenchError> {
+        let combinations = order::combinations(&self.scopes, &self.wakes, &self.intakes)?;
+        let (scopes, notes) = self.layouts(machine, &combinations)?.one_of_each();
+        self.scopes = scopes;
+        Ok(notes)
+    }
+
     fn layouts(
         &self,
         machine: &BenchMachine,

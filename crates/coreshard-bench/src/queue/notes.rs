@@ -49,8 +49,8 @@ impl Layouts {
         found.expect("every scope of the benchmark was laid out")
     }
 
-    /// Returns `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
-    pub(super) fn collapsed(&self) -> Vec<String> {
+    /// The scopes with the same pods, together; of every scope that has pods of its own, one group.
+    fn groups(&self) -> Vec<Vec<&Layout>> {
         let mut groups: Vec<Vec<&Layout>> = Vec::new();
         for layout in &self.0 {
             let same = |group: &&mut Vec<&Layout>| group[0].pods.same_layout(&layout.pods);
@@ -59,15 +59,33 @@ impl Layouts {
                 None => groups.push(vec![layout]),
             }
         }
-        let equal = groups.iter().filter(|group| group.len() > 1);
-        equal
+        groups
+    }
+
+    /// Returns `cache_shard = cache = system here: 1 pod`, for each group of scopes with the same pods.
+    fn equal(&self) -> Vec<String> {
+        let groups = self.groups().into_iter().filter(|group| group.len() > 1);
+        groups
             .map(|group| {
                 let names: Vec<&str> =
                     group.iter().map(|layout| layout.pods.scope().name()).collect();
                 let pods = counted(group[0].pods.len(), "pod");
-                format!("{} here: {pods}; they differ by noise alone", names.join(" = "))
+                format!("{} here: {pods}", names.join(" = "))
             })
             .collect()
+    }
+
+    /// Returns a note for each group of scopes with the same pods, all of which are measured.
+    pub(super) fn collapsed(&self) -> Vec<String> {
+        let equal = self.equal().into_iter();
+        equal.map(|equal| format!("{equal}; they differ by noise alone")).collect()
+    }
+
+    /// Returns the finest scope of each group, and a note for each group of which only that one is measured.
+    pub(super) fn one_of_each(&self) -> (Vec<Scope>, Vec<String>) {
+        let scopes = self.groups().iter().map(|group| group[0].pods.scope()).collect();
+        let equal = self.equal().into_iter();
+        (scopes, equal.map(|equal| format!("{equal}; measured once")).collect())
     }
 }
 
@@ -205,8 +223,12 @@ mod tests {
         assert!(notes[1].starts_with(coarse), "{}", notes[1]);
         assert_eq!(small.of(Scope::System).same_as.as_deref(), Some("cache_shard"));
         assert_eq!(small.of(Scope::CacheShard).same_as, None);
+        let (scopes, notes) = small.one_of_each();
+        assert_eq!(scopes, [Scope::Cpu, Scope::CacheShard]);
+        assert_eq!(notes[0], "cpu = smt here: 2 pods; measured once");
         let large = layouts("pack:2 numa:2 l3:2 core:16 pu:2");
         assert_eq!(large.collapsed(), Vec::<String>::new());
+        assert_eq!(large.one_of_each(), (Scope::ALL.to_vec(), Vec::new()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::common::{
 };
 use anyhow::{Context, bail};
 use coreshard::{Host, Intake, Scope, Wake};
-use coreshard_bench::{QueueBench, over_seeds, with_curves};
+use coreshard_bench::{BenchError, BenchMachine, QueueBench, over_seeds, with_curves};
 use coreshard_report::{csv, html, table};
 use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
@@ -39,7 +39,7 @@ pub(super) struct QueueArgs {
     items: Option<NonZeroU64>,
 
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Scope>,
-          help = variants("Affinity scopes", &Scope::ALL))]
+          help = variants("Affinity scopes", &Scope::ALL).replace("all", "all, those with the same pods once"))]
     scopes: Vec<Scope>,
 
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant::<Wake>,
@@ -141,6 +141,15 @@ impl QueueArgs {
             ..defaults
         }
     }
+
+    /// Without `--scopes`, scopes with the same pods are measured once. Returns the notes that say which.
+    fn once_per_layout(
+        &self,
+        bench: &mut QueueBench,
+        machine: &BenchMachine,
+    ) -> Result<Vec<String>, BenchError> {
+        if self.scopes.is_empty() { bench.measure_equal_pods_once(machine) } else { Ok(Vec::new()) }
+    }
 }
 
 /// Checked output files.
@@ -173,17 +182,18 @@ impl Destinations {
 
 /// Runs the subcommand.
 pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
-    let bench = args.bench();
+    let mut bench = args.bench();
     if args.simulated.sim
         && let Some(machine) = args.machine.simulated()?
     {
-        return run_simulated(args, &machine, &bench);
+        return run_simulated(args, &machine, bench);
     }
     let given = args.simulated.given().or(args.seeds.given());
     if let Some(option) = given {
         bail_input!("{option} needs --sim");
     }
     let Site { bench_machine, cpu_model, notes } = Site::new(&args.machine)?;
+    let equal_pods = args.once_per_layout(&mut bench, &bench_machine)?;
     // From here on, an interrupt leaves no files behind.
     let mut bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
@@ -204,17 +214,23 @@ pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
     results.cpu_model = cpu_model;
     results.kernel = kernel();
     results.notes.splice(0..0, notes.into_iter().chain(load));
+    results.notes.extend(equal_pods);
     finish(destinations, &results)
 }
 
 /// Runs each combination in its own simulation, so that combinations do not affect one another.
-fn run_simulated(args: &QueueArgs, machine: &Simulated, bench: &QueueBench) -> anyhow::Result<()> {
+fn run_simulated(
+    args: &QueueArgs,
+    machine: &Simulated,
+    mut bench: QueueBench,
+) -> anyhow::Result<()> {
     let bar = Bar::new()?;
     let destinations = Destinations::open(args)?;
     let place = args.machine.bench_machine(machine);
+    let equal_pods = args.once_per_layout(&mut bench, &place)?;
     // One benchmark, or one for each number of CPUs.
     let benches = match &args.cpus {
-        None => vec![(bench.clone(), place)],
+        None => vec![(bench, place)],
         Some(counts) => {
             let counts = counts.of(place.usable.len());
             bench.on_first_cpus(&place, &counts).map_err(bad_input)?
@@ -258,6 +274,7 @@ fn run_simulated(args: &QueueArgs, machine: &Simulated, bench: &QueueBench) -> a
     let mut results = over_seeds(&all).context("nothing was measured")?;
     results.cpu_model = machine.topology().model().map(str::to_owned);
     results.notes.splice(0..0, notes);
+    results.notes.extend(equal_pods);
     finish(destinations, &results)
 }
 
