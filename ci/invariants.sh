@@ -336,7 +336,7 @@ crates/coreshard-block/src/buffer.rs                     `BufferPool::new` check
 crates/coreshard-block/src/node_slice.rs                 `new` checks length * size
 crates/coreshard-platform/src/platform/node_memory.rs    offsets within the checked length
 crates/coreshard-sim/src/space/allocator.rs              the caller of realloc promises a valid layout
-crates/coreshard-workqueue/src/fork/spread.rs            a small multiple of a pool's workers
+crates/coreshard-workqueue/src/fork/loops.rs             a small multiple of a pool's workers
 crates/coreshard-workqueue/src/insight/sampling.rs       bounded by MAX_ITEMS_PER_SAMPLE
 crates/coreshard-workqueue/src/task/cell.rs              a task's own address, and its pinned future
 crates/coreshard-workqueue/src/timers/timeout.rs         pin projection

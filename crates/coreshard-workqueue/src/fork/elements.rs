@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::spread::Whole;
+use super::loops::Whole;
 
 /// A sequence that a loop runs over: a range of numbers, a slice, or a mutable slice. Only this crate implements it.
 pub trait Elements: Whole + IntoIterator<Item: Send> {}

@@ -2,13 +2,13 @@
 
 mod elements;
 mod join;
+mod loops;
 mod outside;
-mod spread;
 
 pub use elements::Elements;
 pub(crate) use elements::{Chunks, Zip};
 use join::LoopPiece;
 pub use join::join;
 pub(crate) use join::{apart, join_in};
+pub(crate) use loops::{reduce, spread};
 pub use outside::join_or_else;
-pub(crate) use spread::{reduce, spread};

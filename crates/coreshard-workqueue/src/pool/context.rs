@@ -12,8 +12,8 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{AtomicInt, LocalKey, Platform, stack_pointer};
 use coreshard_topology::PodId;
 
-use super::frame::{Frame, Inside};
 use super::jobs::{Fifo, Owner, Tickets, fifo};
+use super::jobs::{Frame, Inside};
 use super::link::LinkHead;
 use super::pool::{Neighbours, Pool};
 use super::slots::WorkerSlot;

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use coreshard_platform::{AtomicInt, Lock, Platform, stack_pointer};
 
 use super::context::{Context, OwnPool, SpawnPlace, context_here};
-use super::fork_thieves::any_shares;
-use super::frame::Frame;
+use super::forked_jobs::any_shares;
+use super::jobs::Frame;
 use super::jobs::{
     Closure, Deque, Fifo, Found, Header, JobBody, JobId, JobList, JobNumber, ListedJob,
     MAX_IN_A_ROW, Parts, Popped, Pushed, Tickets,

@@ -5,6 +5,7 @@ use coreshard_platform::Platform;
 use super::placement::FreeCpus;
 use super::slots::Injectors;
 use crate::base::bits::bits;
+use crate::base::canary::{Canary, planted};
 
 /// Workers with a smaller index may be runners-up: each has a bit.
 const MAX_NAMED: usize = u64::BITS as usize;
@@ -98,7 +99,7 @@ impl IdleWorkers {
     }
 
     /// True if another worker sleeps, and was not kicked.
-    pub(super) fn has_other(&self, worker: usize) -> bool {
+    fn has_other(&self, worker: usize) -> bool {
         self.sleepers().any(|sleeper| sleeper != worker && self.kicked() != Some(sleeper))
     }
 
@@ -143,7 +144,7 @@ impl IdleWorkers {
         self.listed.len() < before
     }
 
-    pub(super) fn is_runner_up(&self, worker: usize) -> bool {
+    fn is_runner_up(&self, worker: usize) -> bool {
         worker < MAX_NAMED && self.runner_ups & 1 << worker != 0
     }
 
@@ -207,6 +208,28 @@ impl IdleWorkers {
         Kick::new(self.listed.remove(at))
     }
 
+    /// Takes a worker that was idle for too long off its list, so that it may exit. Returns false if it must stay: it was
+    /// chosen meanwhile, or is the last sleeper.
+    pub(super) fn leave<P: Platform>(
+        &mut self,
+        intake: Option<&Injectors<P>>,
+        worker: usize,
+    ) -> bool {
+        if !self.has_other(worker) {
+            return false;
+        }
+        if self.designated() == Some(worker) {
+            // The caller designates another worker, if no producer has read this name yet.
+            self.recall_designated(intake).is_some()
+        } else if self.is_runner_up(worker) {
+            // If none is designated, the previous one is being woken, or a worker runs: the next holder of the lock designates
+            // another.
+            self.designated.is_some() && self.recall_runner_up(intake, worker).is_some()
+        } else {
+            self.remove(worker, planted(Canary::CullRace))
+        }
+    }
+
     /// Takes the designated waiter off the wake word, for the caller to wake. `None` if a producer was quicker, and wakes it.
     pub(super) fn recall_designated<P: Platform>(
         &mut self,
@@ -218,7 +241,7 @@ impl IdleWorkers {
     }
 
     /// The same, for this runner-up.
-    pub(super) fn recall_runner_up<P: Platform>(
+    fn recall_runner_up<P: Platform>(
         &mut self,
         intake: Option<&Injectors<P>>,
         worker: usize,

@@ -9,7 +9,7 @@ use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 
 use super::context::{inside_forker, report_here};
-use super::frame::Frame;
+use super::jobs::Frame;
 use super::jobs::{Header, JobKind};
 use crate::base::latch::Latch;
 

@@ -13,7 +13,7 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, SpawnError, ThreadSpec, 
 
 use super::context::{Context, context_here};
 use super::current::CurrentWorker;
-use super::frame::Frame;
+use super::jobs::Frame;
 use super::jobs::{ListedJob, Parts};
 use super::pool::Pool;
 use super::roster::{Blocked, ThreadSlot};

@@ -3,13 +3,12 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `link`, `frame`, `jobs` | a queue's side of a pool; the items that a thread is inside of; storage of forked jobs |
-//! | `slots`, `fork_thieves`, `accounts`, `monitor_handle` | words that other threads access: per worker, about forked jobs,
-//! CPU time, the monitor's |
-//! | `shared` | everything that is not under the pool's lock |
+//! | `link`, `jobs` | a queue's side of a pool; the items that a thread is inside of; storage of forked jobs |
+//! | `slots`, `forked_jobs`, `accounts` | words that other threads access: per worker, about forked jobs, CPU time |
+//! | `shared`, `guests` | everything that is not under the pool's lock; the pool's view of the monitor |
 //! | `idle_workers`, `roster`, `placement`, `waiting_items` | under the lock: sleepers, workers and the rescuer, their CPUs,
 //! items |
-//! | `state` | everything under the lock, and what concerns several parts of it |
+//! | `state`, `wake_up` | everything under the lock, and what concerns several parts of it; which worker is woken or started |
 //! | `spin`, `batching` | how long to stay awake; a worker's estimates about its items; how many workers to wake at once |
 //! | `pool` | the pool: its lock, how items arrive and how workers are woken |
 //! | `context`, `job`, `current` | queries from a worker's thread, and the worker as forking code sees it |
@@ -23,8 +22,8 @@ mod batching;
 mod blocking;
 mod context;
 mod current;
-mod fork_thieves;
-mod frame;
+mod forked_jobs;
+mod guests;
 mod help;
 mod idle_workers;
 mod job;
@@ -34,7 +33,6 @@ mod link;
 mod loom_tests;
 mod members;
 mod monitor;
-mod monitor_handle;
 mod placement;
 #[expect(
     clippy::module_inception,
@@ -50,6 +48,7 @@ mod start;
 mod state;
 mod team;
 mod waiting_items;
+mod wake_up;
 mod worker;
 
 pub(crate) use batching::WakeCost;
@@ -60,11 +59,11 @@ pub(crate) use context::{
     is_inside, is_waited_for_by, is_worker, report_here, runs_work, worker_here,
 };
 pub(crate) use current::{CurrentWorker, WaitKind};
-pub(crate) use frame::{Frame, Inside};
 pub(crate) use help::OpenScope;
 pub(crate) use job::{Job, Spawned, execute};
 pub(crate) use jobs::{
-    Closure, Header, JobBody, JobId, JobNumber, ListedJob, PartFifo, Parts, Popped, Pushed,
+    Closure, Frame, Header, Inside, JobBody, JobId, JobNumber, ListedJob, PartFifo, Parts, Popped,
+    Pushed,
 };
 pub(crate) use link::{LinkHead, LinkTag, QueueSide};
 pub(crate) use members::{NameMember, StartMember, is_taken};

@@ -8,8 +8,8 @@ use coreshard_platform::{AtomicInt, Lock, LockGuard, Padded, Platform, Time, fie
 use super::batching::{WakeCost, WakeMeter};
 use super::idle_workers::Kick;
 use super::link::LinkTag;
-use super::monitor_handle::MonitorHandle;
 use super::placement::{BusyCpus, FreeCpus};
+use super::shared::MonitorHandle;
 use super::shared::{PoolSettings, PoolShared};
 use super::slots::Injectors;
 use super::spin::OutsideWaits;

@@ -1,21 +1,23 @@
 //! The part of a pool that is not under its lock: all of it is set when the pool is made, or atomic.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::time::Duration;
 
-use coreshard_platform::{AtomicInt, Padded, Platform, fields};
+use coreshard_platform::{AtomicInt, Padded, Parker, Platform, fields, user};
 
 use super::accounts::Accounts;
-use super::fork_thieves::Thieves;
+use super::forked_jobs::Thieves;
+use super::guests::Guests;
 use super::link::LinkTable;
-use super::monitor_handle::MonitorHandle;
-use super::roster::RESCUER;
+use super::roster::{RESCUER, WorkerCount};
 use super::slots::{Injectors, Slots};
 use crate::base::event::Event;
 use crate::base::variants::Wake;
+use crate::callbacks::{Callback, Callbacks, Threads};
 use crate::config::attributes::{Attributes, Place};
 use crate::config::team::TeamSpec;
+use crate::insight::diagnostic::{Diagnostic, Watchdog};
 use crate::insight::stats::PoolId;
 
 /// CPUs of a team that share one list of injected jobs.
@@ -80,49 +82,97 @@ impl<P: Platform> TeamBoard<P> {
     }
 }
 
-/// Guests: workers of neighbouring pods that help a pool with more waiting items than its own workers can run soon.
-///
-/// A pool whose places are all taken, and whose backlog is worth further wake-ups, publishes how many guests it wants, and
-/// wakes sleepers of its neighbours. A worker that finds nothing in its own pool checks which neighbour wants guests. It hands
-/// its place over as in [`blocking`](super::blocking), and becomes a worker of the other pool, on its own thread and CPU,
-/// until it finds no item there or its own pool has work. The host counts it beyond its limit. Pools of strict queues and
-/// teams have no guests.
-///
-/// Here is how many a pool wants. Relaxed: a guest looks for items under the host's lock.
-pub(super) struct Guests<P: Platform> {
-    wanted: Padded<P::AtomicU32>,
+const ASLEEP: u32 = 0;
+const AWAKE: u32 = 1;
+
+/// The thread that reports diagnostics. If a handler never returns, later reports wait for it.
+const TELLERS: Threads = Threads { name: "cs-trouble", most: 1 };
+/// Pending reports, at most: a handler that never returns must not fill the memory.
+const MAX_TOLD: usize = 64;
+
+/// A pool's view of the monitor.
+pub(crate) struct MonitorHandle<P: Platform> {
+    /// Whether the monitor scans, or sleeps and must be woken. Read at every claim, written when the process falls asleep or
+    /// wakes up.
+    state: Padded<P::AtomicU32>,
+    parker: Parker<P>,
+    pub(super) watch: Arc<Watchdog>,
+    pub(super) tells: Arc<Callbacks<P>>,
+    worker_count: Arc<WorkerCount<P>>,
 }
-fields!(Guests<P: Platform> { wanted });
+fields!(MonitorHandle<P: Platform> { state, parker, watch, tells, worker_count });
 
-impl<P: Platform> Guests<P> {
-    pub(super) fn new() -> Self {
-        Self { wanted: Padded::new(P::AtomicU32::new(0)) }
-    }
-
-    /// Sets the number of guests that the pool wants. Returns how many more than before.
-    pub(super) fn want(&self, guests: u32) -> u32 {
-        let before = self.wanted.load(Relaxed);
-        if guests != before {
-            self.wanted.store(guests, Relaxed);
+impl<P: Platform> MonitorHandle<P> {
+    pub(super) fn new(watch: Watchdog, most_workers: usize) -> Self {
+        Self {
+            state: Padded::new(P::AtomicU32::new(AWAKE)),
+            parker: Parker::new(),
+            watch: Arc::new(watch),
+            tells: Arc::new(Callbacks::new(TELLERS)),
+            worker_count: Arc::new(WorkerCount::new(most_workers)),
         }
-        guests.saturating_sub(before)
     }
 
-    pub(super) fn are_wanted(&self) -> bool {
-        self.wanted.load(Relaxed) > 0
+    /// How many workers the runtime has.
+    pub(super) fn worker_count(&self) -> Arc<WorkerCount<P>> {
+        Arc::clone(&self.worker_count)
     }
 
-    /// Makes the caller one of the guests. Returns false if others were quicker.
-    pub(super) fn claim(&self) -> bool {
-        let mut wanted = self.wanted.load(Relaxed);
-        while wanted > 0 {
-            match self.wanted.compare_exchange(wanted, wanted - 1, Relaxed, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => wanted = now,
-            }
+    /// Called by a worker that has work. Wakes the monitor if it sleeps.
+    #[inline]
+    pub(super) fn notice_work(&self) {
+        if self.state.load(Relaxed) != AWAKE {
+            self.wake();
         }
-        false
     }
+
+    /// Called when pools end: the monitor checks whether any is left.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        if self.state.swap(AWAKE, AcqRel) == ASLEEP {
+            self.parker.unpark();
+        }
+    }
+
+    /// Calls `call` soon, on another thread, unless too many reports are pending.
+    pub(super) fn later(&self, call: impl FnOnce() + Send + 'static) {
+        // A model has no such thread.
+        if cfg!(loom) {
+            return;
+        }
+        let refused = self.tells.offer(call_back(call), MAX_TOLD);
+        drop(user::discard(refused));
+    }
+
+    /// Reports a diagnostic soon.
+    pub(super) fn tell(&self, trouble: Diagnostic) {
+        let watch = Arc::clone(&self.watch);
+        self.later(move || watch.tell(&trouble));
+    }
+
+    /// Announces that the monitor is about to sleep: from here on a worker that has work wakes it.
+    pub(super) fn announce_sleep(&self) {
+        self.state.swap(ASLEEP, AcqRel);
+    }
+
+    /// Cancels the announced sleep.
+    pub(super) fn stay_awake(&self) {
+        self.state.store(AWAKE, Relaxed);
+    }
+
+    /// Sleeps until it is woken, after [`Self::announce_sleep`].
+    pub(super) fn sleep(&self) {
+        while self.state.load(Acquire) == ASLEEP {
+            self.parker.park();
+        }
+    }
+}
+
+pub(super) fn call_back(call: impl FnOnce() + Send + 'static) -> Callback {
+    Callback::new(move || {
+        call();
+        Ok(())
+    })
 }
 
 /// The part of a pool that is not under its lock.

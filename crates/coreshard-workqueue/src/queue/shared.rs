@@ -10,7 +10,8 @@ use coreshard_topology::CpuId;
 use super::generations::Generations;
 pub(crate) use super::generations::Origin;
 use super::link::{
-    Capacity, CountedIn, PoolLink, QueueCore, SetAside, SubmitPermit, WhenFull, runs_item_of,
+    Capacity, CountedIn, PanicReport, PoolLink, QueueCore, SetAside, SubmitPermit, WhenFull,
+    runs_item_of,
 };
 use super::machine::{Collected, Machine, Queue};
 use super::waiting_tasks::TaskCounts;
@@ -43,8 +44,7 @@ impl<P: Platform> Shared<P> {
     ) -> Option<Arc<Self>> {
         let core = Arc::new(QueueCore {
             name: request.name.clone(),
-            panic_handler: request.panic_handler.clone(),
-            panic_policy: request.panic_policy,
+            panics: PanicReport::new(request.panic_handler.clone(), request.panic_policy),
             is_ordered: request.max_active == MaxActive::Ordered,
             is_serial: request.is_serial,
             capacity: request.capacity.map(Capacity::new),

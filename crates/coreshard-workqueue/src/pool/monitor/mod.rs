@@ -17,19 +17,21 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
+use scan::Findings;
 #[cfg(all(test, loom))]
 pub(super) use scan::scan;
-use scan::{Findings, SCAN_EVERY};
 pub(super) use scan::{MayHog, Observations};
 
 use super::blocking::blocking;
 use super::context::index_in;
-use super::monitor_handle::{MonitorHandle, call_back};
 use super::pool::Pool;
+use super::shared::{MonitorHandle, call_back};
 use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
 use crate::insight::diagnostic::{Bug, CpuHog, Diagnostic, NoWorker, Stall, Watchdog};
 
+/// Time between two scans. Two of them pass before a worker is presumed blocked.
+const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// Scans that find all pools asleep before the monitor also sleeps.
 const QUIET_SCANS: u32 = 16;
 

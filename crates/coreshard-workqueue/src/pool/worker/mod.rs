@@ -1,8 +1,7 @@
-//! A worker's thread: its hooks, its loop, how it runs an item, sleeps and exits. `acquire` finds the items.
+//! A worker's thread: its hooks, its loop, how it runs an item, sleeps and exits. `find_work` finds the items.
 
-mod acquire;
 mod claims;
-mod home;
+mod find_work;
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -13,15 +12,15 @@ use coreshard_platform::{AtomicInt, LocalKey, Platform, Time, user};
 use coreshard_topology::PodId;
 
 use claims::OpenClaims;
-use home::Homing;
 
 use super::accounts::WeighedVisits;
 use super::batching::Batching;
 use super::blocking::blocking;
 use super::context::{Context, context_here};
 use super::current::CurrentWorker;
-use super::frame::Frame;
+use super::jobs::Frame;
 use super::link::{LinkHead, LinkTag};
+use super::placement::Homing;
 use super::pool::Pool;
 use super::slots::{Injectors, WorkerSlot};
 use super::spin::SpinWait;
@@ -515,22 +514,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             return false;
         }
         let mut state = pool.lock_state();
-        if !state.idle.has_other(self.index) {
-            return false;
-        }
-        let intake = pool.intake.as_ref();
         let was_designated = state.idle.designated() == Some(self.index);
-        let is_off = if was_designated {
-            // Another worker replaces it, if no producer has read the name yet.
-            state.idle.recall_designated(intake).is_some()
-        } else if state.idle.is_runner_up(self.index) {
-            // If none is designated, the previous one is being woken, or a worker runs: the next holder of the lock designates
-            // another.
-            state.idle.designated().is_some()
-                && state.idle.recall_runner_up(intake, self.index).is_some()
-        } else {
-            state.idle.remove(self.index, planted(Canary::CullRace))
-        };
+        let is_off = state.idle.leave(pool.intake.as_ref(), self.index);
         if is_off {
             state.let_go(self.index);
             let kick = if was_designated { state.appoint_designated(pool) } else { None };

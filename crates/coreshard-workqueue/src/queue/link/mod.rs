@@ -6,11 +6,13 @@
 mod capacity;
 mod limiter;
 mod observed;
+mod panic_report;
 mod pool_link;
 mod queue_core;
 
 pub(crate) use capacity::{Capacity, WaitingProducer, WhenFull};
 pub(crate) use limiter::{CountedIn, GateAnswer, Limits};
+pub(crate) use panic_report::PanicReport;
 pub(crate) use pool_link::{
     CLOSED, GATED, PoolLink, SubmitPermit, core_here, holds_turn_of, inside, runs_item_of,
 };

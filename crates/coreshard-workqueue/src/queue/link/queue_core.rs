@@ -7,19 +7,16 @@ use coreshard_platform::user::Thrown;
 use coreshard_platform::{Lock, Platform};
 
 use super::capacity::Capacity;
-use crate::base::error::message_of;
+use super::panic_report::PanicReport;
 use crate::base::returned::Returned;
-use crate::config::request::{PanicHandler, PanicPolicy};
 use crate::insight::Insight;
-use crate::insight::diagnostic::say;
 use crate::queue::machine::{Machine, Queue};
 use crate::timers::Timers;
 
 /// State shared by all links of a queue, which they only read.
 pub(crate) struct QueueCore<P: Platform> {
     pub(crate) name: String,
-    pub(crate) panic_handler: Option<PanicHandler>,
-    pub(crate) panic_policy: PanicPolicy,
+    pub(crate) panics: PanicReport,
     pub(crate) is_ordered: bool,
     /// True if jobs that an item forks stay on its worker.
     pub(crate) is_serial: bool,
@@ -49,8 +46,7 @@ impl<P: Platform> QueueCore<P> {
     pub(crate) fn of_no_queue_with(capacity: Option<Arc<Capacity<P>>>) -> Arc<Self> {
         Arc::new(Self {
             name: "model".to_owned(),
-            panic_handler: None,
-            panic_policy: PanicPolicy::default(),
+            panics: PanicReport::new(None, crate::config::request::PanicPolicy::default()),
             is_ordered: false,
             is_serial: false,
             capacity,
@@ -72,19 +68,8 @@ impl<P: Platform> QueueCore<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn on_panic(&self, thrown: Thrown) {
-        if self.panic_policy == PanicPolicy::CloseQueue
-            && let Some(queue) = self.queue.get().and_then(Weak::upgrade)
-        {
-            queue.close_after_panic();
-        }
-        let Some(handler) = &self.panic_handler else {
-            let panic = message_of(thrown.payload());
-            P::item_panicked(&self.name, panic);
-            say(|| tracing::error!(queue = %self.name, panic, "a work item panicked"));
-            return;
-        };
-        // A panic of the handler must not end the worker; it was printed already.
-        drop(handler.call(|handler| handler(thrown.into_payload())));
+        let queue = || self.queue.get().and_then(Weak::upgrade);
+        self.panics.report::<P>(&self.name, queue, thrown);
     }
 
     /// Drops the items that were set aside and never collected.

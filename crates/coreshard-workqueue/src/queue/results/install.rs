@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use coreshard_platform::Platform;
 use coreshard_platform::user::Thrown;
 
-use super::claimable::Wait;
+use super::deadlock::Wait;
 use super::submitted;
 use crate::base::error::Forked;
 use crate::insight::Label;

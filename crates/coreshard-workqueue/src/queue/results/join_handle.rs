@@ -10,7 +10,7 @@ use std::time::Duration;
 use coreshard_platform::user;
 use coreshard_platform::{Host, Platform};
 
-use super::claimable::Wait;
+use super::deadlock::Wait;
 use super::panics::Panic;
 use super::submitted::{
     OwnedItem, Submitted, SubmittedPlace, ended, wait_for, wait_until_over, whole_at,

@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Host, Lock, Platform};
 
-use super::claimable::{Claimable, PATIENCE, Wait, Waiter};
+use super::claimable::{Claimable, PATIENCE};
+use super::deadlock::{Wait, Waiter};
 use super::item_cell::ItemCell;
 use super::panics::Panic;
 use crate::base::error::{Forked, Refused, RefusedReason};

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering::AcqRel;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{AtomicInt, Host, Platform};
 
-use super::claimable::{Claimable, Wait};
+use super::claimable::Claimable;
+use super::deadlock::Wait;
 use super::item_cell::ItemCell;
 use super::panics::Panic;
 use super::scope::{Offer, Ticket, WorkScope};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Platform, Time};
 
-use super::claimable::{Claimable, PATIENCE, Wait};
+use super::claimable::{Claimable, PATIENCE};
+use super::deadlock::Wait;
 use super::item_cell::ItemCell;
 use super::panics::{Panic, Unclaimed};
 use crate::base::completion::Completion;

@@ -6,7 +6,7 @@ use coreshard_platform::{AtomicInt, Platform};
 
 use super::Worker;
 use crate::pool::blocking::blocking;
-use crate::pool::fork_thieves::any_shares;
+use crate::pool::forked_jobs::any_shares;
 use crate::pool::pool::{Pool, PoolGuard};
 use crate::pool::roster::Blocked;
 use crate::pool::shared::PoolShared;

@@ -12,7 +12,7 @@ use std::ptr;
 
 use coreshard_platform::Platform;
 
-use super::link::LinkHead;
+use crate::pool::link::LinkHead;
 
 /// Something that a thread is inside of.
 ///
@@ -21,22 +21,22 @@ use super::link::LinkHead;
 /// change `link` or `whole`, before the job has finished: it waits for that in the frame that forked the job.
 pub(crate) struct Frame<P: Platform> {
     /// The link of the worker's item. Changed by the worker between items, when no job is left.
-    pub(super) link: Cell<*const LinkHead<P>>,
+    pub(in crate::pool) link: Cell<*const LinkHead<P>>,
     /// The latch of the item, if it may be waited for. Changed like `link`.
-    pub(super) whole: Cell<*const ()>,
+    pub(in crate::pool) whole: Cell<*const ()>,
     /// The reusable item whose function was called.
-    pub(super) work: *const (),
+    pub(in crate::pool) work: *const (),
     /// The id of the queue that the reusable item has been queued on meanwhile: its next run there waits for this one.
-    pub(super) behind: *const P::AtomicU64,
+    pub(in crate::pool) behind: *const P::AtomicU64,
     /// The previous innermost frame of this thread.
-    pub(super) outer: *const Frame<P>,
+    pub(in crate::pool) outer: *const Frame<P>,
     /// The innermost frame of the thread that forked the current job.
-    pub(super) forker: *const Frame<P>,
+    pub(in crate::pool) forker: *const Frame<P>,
 }
 
 impl<P: Platform> Frame<P> {
     /// The frame of a worker, the outermost of its thread: it is inside no item yet.
-    pub(super) const fn of_worker() -> Self {
+    pub(in crate::pool) const fn of_worker() -> Self {
         Self {
             link: Cell::new(ptr::null()),
             whole: Cell::new(ptr::null()),
@@ -49,7 +49,7 @@ impl<P: Platform> Frame<P> {
 
     /// Sets the link of the item that the worker runs, or null for none.
     #[inline]
-    pub(super) fn set_link(&self, link: *const LinkHead<P>) {
+    pub(in crate::pool) fn set_link(&self, link: *const LinkHead<P>) {
         self.link.set(link);
     }
 
@@ -59,7 +59,10 @@ impl<P: Platform> Frame<P> {
     ///
     /// # Safety
     /// `innermost` is null, or the innermost frame of this thread.
-    pub(super) unsafe fn find(innermost: *const Self, mut is: impl FnMut(&Self) -> bool) -> Inside {
+    pub(in crate::pool) unsafe fn find(
+        innermost: *const Self,
+        mut is: impl FnMut(&Self) -> bool,
+    ) -> Inside {
         let (mut seen, mut forkers) = (BTreeSet::new(), Vec::new());
         let (mut frame, mut found) = (innermost, Inside::Here);
         loop {
