@@ -54,7 +54,8 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn json_has_the_promised_keys_in_order_and_their_types() {
     let folder = tempfile::tempdir().unwrap();
-    let results = json_of(&mut small(folder.path()));
+    let all = ["--scopes", "cpu,smt,cache_shard,cache,numa,system"];
+    let results = json_of(small(folder.path()).args(all));
     let top = ["machine", "platform", "threads", "items_per_thread", "runs", "results"];
     assert_eq!(keys(&results)[..top.len()], top);
     assert!(results["machine"].as_str().unwrap().contains("CPU"));
@@ -222,7 +223,9 @@ fn a_machine_that_is_not_this_one_is_called_virtual() {
     assert!(notes(&results).contains("virtual topology: 8 virtual CPUs"), "{}", notes(&results));
     let cells = results["results"].as_array().unwrap();
     let pods: Vec<u64> = cells.iter().step_by(2).map(|it| it["pods"].as_u64().unwrap()).collect();
-    assert_eq!(pods, [8, 8, 2, 2, 1, 1]);
+    assert_eq!(pods, [8, 2, 1]);
+    let once = "cache_shard = cache here: 2 pods; measured once";
+    assert!(notes(&results).contains(once), "{}", notes(&results));
     // And in the table, for people.
     small(folder.path())
         .args(options)
