@@ -12,7 +12,7 @@
 //! | `spin`, `batching` | how long to stay awake; a worker's estimates about its items; how many workers to wake at once |
 //! | `pool` | the pool: its lock, how items arrive and how workers are woken |
 //! | `context`, `job`, `current` | queries from a worker's thread, and the worker as forking code sees it |
-//! | `team`, `blocking`, `help` | a team's members; how a worker blocks; how a waiter runs subtasks |
+//! | `team`, `blocking`, `help_while_waiting` | a team's members; how a worker blocks; how a waiter runs subtasks |
 //! | `worker` | a worker's thread: its loop, how it finds work and sleeps |
 //! | `monitor` | undeclared blocking, hogs, stalls, broken invariants |
 //! | `start`, `set`, `members` | how workers start and exit: of one pool, of a set of pools, of a team |
@@ -24,7 +24,7 @@ mod context;
 mod current;
 mod forked_jobs;
 mod guests;
-mod help;
+mod help_while_waiting;
 mod idle_workers;
 mod job;
 mod jobs;
@@ -59,7 +59,7 @@ pub(crate) use context::{
     is_inside, is_waited_for_by, is_worker, report_here, runs_work, worker_here,
 };
 pub(crate) use current::{CurrentWorker, WaitKind};
-pub(crate) use help::OpenScope;
+pub(crate) use help_while_waiting::OpenScope;
 pub(crate) use job::{Job, Spawned, execute};
 pub(crate) use jobs::{
     Closure, Frame, Header, Inside, JobBody, JobId, JobNumber, ListedJob, PartFifo, Parts, Popped,

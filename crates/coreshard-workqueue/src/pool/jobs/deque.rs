@@ -149,7 +149,7 @@ impl<P: Platform, T> Deque<P, T> {
         self.shared.is_reserved.load(SeqCst) != 0
     }
 
-    /// Reserves the shared jobs for the worker that waits for their root job, or opens them to all. SeqCst: see `help.rs`.
+    /// Reserves the shared jobs for the worker that waits for their root job, or opens them to all. SeqCst: see `help_while_waiting.rs`.
     pub(crate) fn reserve(&self, is_reserved: bool) {
         self.shared.is_reserved.store(u32::from(is_reserved), SeqCst);
     }

@@ -77,6 +77,19 @@ impl<'pool, P: Platform> OpenClaims<'pool, P> {
         first.map(|at| self.take(at))
     }
 
+    /// Steals items that another worker has claimed and not yet run, and opens them to further thieves. Returns the first of
+    /// them, and how many there are.
+    pub(super) fn steal(
+        &mut self,
+        pool: &PoolShared<P>,
+        own_index: usize,
+    ) -> Option<(TaggedItem, usize)> {
+        let mut others = pool.slots.ranges().filter(|(index, _)| *index != own_index);
+        let claim = others.find_map(|(_, range)| range.steal())?;
+        let items = claim.items();
+        Some((self.open(pool, claim, true)?, items))
+    }
+
     #[inline]
     pub(super) fn open_one_more(&mut self, pool: &PoolShared<P>, claim: &Claim<P>) {
         if self.count == 0 {

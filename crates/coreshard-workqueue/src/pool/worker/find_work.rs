@@ -323,16 +323,14 @@ impl<P: Platform> Worker<'_, P> {
         if self.excess || !pool.slots.has_open_claims() {
             return None;
         }
-        let mut others = pool.slots.ranges().filter(|(index, _)| *index != self.index);
-        let claim = others.find_map(|(_, range)| range.steal())?;
-        self.batching.estimator.claimed(claim.items());
-        let item = self.claims.open(pool, claim, true);
+        let (item, items) = self.claims.steal(pool, self.index)?;
+        self.batching.estimator.claimed(items);
         let mut state = pool.lock_state();
         state.cold_mut().counters.stolen += 1;
         // Published before the lock was taken: a worker that goes to sleep after this sees it.
         let kick = state.pass_on_rest(pool);
         pool.unlock_and_kick(state, kick);
-        item
+        Some(item)
     }
 
     /// Runs a job that another worker has forked, if there is one. As after a claim, another worker is first woken for the
