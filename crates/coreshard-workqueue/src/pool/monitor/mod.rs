@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Lock, Platform, SpawnError, ThreadSpec};
 
-use scan::Findings;
 #[cfg(all(test, loom))]
 pub(super) use scan::scan;
+use scan::{Findings, SCAN_EVERY};
 pub(super) use scan::{MayHog, Observations};
 
 use super::blocking::blocking;
@@ -30,8 +30,6 @@ use crate::base::event::Event;
 use crate::callbacks::{Callbacks, Threads};
 use crate::insight::diagnostic::{Bug, CpuHog, Diagnostic, NoWorker, Stall, Watchdog};
 
-/// Time between two scans. Two of them pass before a worker is presumed blocked.
-const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// Scans that find all pools asleep before the monitor also sleeps.
 const QUIET_SCANS: u32 = 16;
 

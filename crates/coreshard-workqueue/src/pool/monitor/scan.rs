@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Platform, Time};
 
-use super::SCAN_EVERY;
 use crate::insight::diagnostic::{PoolReport, RunningItem, Watchdog};
 use crate::pool::idle_workers::Kick;
 use crate::pool::pool::{Pool, PoolGuard};
@@ -25,6 +24,8 @@ use crate::pool::roster::Blocked;
 use crate::pool::state::State;
 use crate::pool::team;
 
+/// Time between two scans. Two of them pass before a worker is presumed blocked.
+pub(super) const SCAN_EVERY: Duration = Duration::from_millis(4);
 /// Every how many scans CPU time is charged to queues: that costs one system call per worker.
 const CHARGE_EVERY: u64 = 4;
 /// A worker that used less than this share of the time between two scans waits for something.

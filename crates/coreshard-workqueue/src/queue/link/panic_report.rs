@@ -10,7 +10,7 @@ use crate::config::request::{PanicHandler, PanicPolicy};
 use crate::insight::diagnostic::say;
 use crate::queue::machine::Queue;
 
-/// What a queue does about a panic: its policy, and its user's handler.
+/// A queue's panic policy and handler.
 pub(crate) struct PanicReport {
     handler: Option<PanicHandler>,
     policy: PanicPolicy,
