@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The whole workspace built for aarch64, and the tests of its libraries and a short `coreshard bench queue` run
-# there: emulated (qemu-user) where this machine is another one. What that finds are mistakes in what differs between
-# machines: structures and constants of the kernel's, system calls, alignment, types of C, code written for one of them.
-# It finds none in memory order, see docs/results/soundness.md: those are for the model checker (ci/loom.sh).
+# Builds the whole workspace for aarch64, and runs the tests of its libraries and a short `coreshard bench queue` there,
+# under emulation (qemu-user) on other machines. This finds mistakes in machine-dependent code: kernel structures and
+# constants, system calls, alignment, C types, code for one architecture. It does not find mistakes in memory order
+# (docs/results/soundness.md): the model checker does (ci/loom.sh).
 #
-# Needs aarch64-linux-gnu-gcc as the linker, qemu-aarch64, and the standard library for aarch64. The latter is
-# rustup's, or is built from Debian's source (rustc-web, cargo-web and rust-web-src, 1.88 or later). Where this is root
-# on Debian, what is missing is installed. A program that starts itself has to be one that the kernel can start, so the
-# emulator is registered (binfmt_misc) in a user namespace of its own, which takes Linux 6.7.
+# Needs aarch64-linux-gnu-gcc as the linker, qemu-aarch64, and the standard library for aarch64. The latter comes from
+# rustup, or is built from Debian's source (rustc-web, cargo-web and rust-web-src, 1.88 or later). Missing packages are
+# installed if the user is root on Debian. The kernel must be able to start emulated programs, since some start
+# themselves: so the emulator is registered (binfmt_misc) in a new user namespace, which needs Linux 6.7.
 #
 # Usage: ci/aarch64.sh [PACKAGE...]    the packages whose tests run; all libraries and a short benchmark by default.
 set -euo pipefail
@@ -20,16 +20,16 @@ readonly ROOT=${AARCH64_ROOT:-/usr/aarch64-linux-gnu}
 readonly LOGS=target/aarch64/logs
 
 export CARGO_TARGET_DIR=target/aarch64 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-# Each test is a program that is linked and loaded by the emulator: without types and variables it is far shorter.
+# The emulator links and loads each test program: without types and variables, these are much smaller.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_INCREMENTAL=0
-# Where the emulator finds the C library.
+# The emulator's path to the C library.
 export QEMU_LD_PREFIX=$ROOT
-# As few items as there can be, since a thread takes a millisecond to start there; and fewer random cases.
+# The fewest possible items, since a thread takes a millisecond to start there; and fewer random cases.
 export CORESHARD_STRESS_ITEMS=${CORESHARD_STRESS_ITEMS:-1} PROPTEST_CASES=${PROPTEST_CASES:-64}
 # A test takes many times as long; its package has half an hour.
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-1500}
 
-# install PACKAGE...: where this is root on Debian.
+# install PACKAGE...: if the user is root on Debian.
 install() {
   if command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; then
     apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@" >/dev/null
@@ -64,7 +64,7 @@ if ! has_standard_library && ! timeout 300 rustup target add $TARGET 2>/dev/null
   options+=(-Zbuild-std)
 fi
 
-# emulated COMMAND...: runs it where the kernel can start programs for aarch64.
+# emulated COMMAND...: runs it in a namespace whose kernel can start programs for aarch64.
 emulated() {
   if [ "$(uname -m)" = aarch64 ]; then
     "$@"
@@ -86,7 +86,7 @@ emulated() {
     exec "$@"' "$(command -v qemu-aarch64)" "$@" &
   local process=$!
   if [ ${#identity[@]} -eq 0 ]; then
-    # Not before it is in its namespace.
+    # Waits until it is in its namespace.
     until cat /proc/self/uid_map 2>/dev/null >"/proc/$process/uid_map" || ! kill -0 $process 2>/dev/null; do
       sleep 0.1
     done 2>/dev/null
@@ -97,8 +97,8 @@ emulated() {
 
 failed=()
 
-# step NAME COMMAND...: its output is in a file of its own; what is said here is how many tests passed, and what they
-# have left out, and why.
+# step NAME COMMAND...: writes the output to a separate file, and prints how many tests passed, and which were skipped,
+# and why.
 step() {
   local name=$1 log=$LOGS/$1.log started=$SECONDS rc=0
   shift
@@ -135,7 +135,7 @@ for package in ${*:-$LIBRARIES}; do
   step "$package" tests emulated "$package" 1800
 done
 if [ $# -eq 0 ]; then
-  # Outside of the namespace, where root may have priorities and lock memory; but programs cannot start themselves.
+  # Outside of the namespace: root may use priorities and lock memory, but programs cannot start themselves.
   runner=CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER
   [ "$(uname -m)" = aarch64 ] || export $runner=qemu-aarch64
   step privileged-platform tests env coreshard-platform 900 --skip forked_process::

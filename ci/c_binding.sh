@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bindings/c: built, and its tests in C against the shared library; the headers in C and C++; the README's program,
-# against the static one. (That coreshard.h is fresh is a test of the crate's.) What takes longer is ci/c_sanitizers.sh's.
+# Builds bindings/c, and runs its C tests with the shared library; checks the headers in C and C++; runs the README's program
+# with the static library. (A test of the crate checks that coreshard.h is up to date.) ci/c_sanitizers.sh has longer checks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,17 +19,17 @@ for test in kernel_operations check more devices allocations forks nulls; do
     -Wl,-rpath,"$PWD/$out"
   "$out/tests/$test"
 done
-# What is exported and not said to a forked process is a gap.
+# Each exported function must be covered by the table of forked processes.
 for function in $(grep -o 'cs_[a-z_]*;' $C/coreshard.map | tr -d ';'); do
   grep -qw "$function" $C/tests/forks.c || { echo "ci/c_binding.sh: $function is not called in $C/tests/forks.c" >&2; exit 1; }
 done
-# So is what takes a pointer and is not given null.
+# Each function with a pointer must be tested with null.
 for function in $(tr '\n' ' ' <$C/include/coreshard.h | grep -o '\bcs_[a-z_]*([^()]*\*[^()]*);' | grep -o '^cs_[a-z_]*'); do
   grep -qw "$function" $C/tests/nulls.c || { echo "ci/c_binding.sh: $function is not called in $C/tests/nulls.c" >&2; exit 1; }
 done
 CORESHARD_CHECK=1 "$out/tests/forks" | tail -n 1
 CORESHARD_CHECK=1 "$out/tests/nulls" | tail -n 1
-# Freed memory is looked at, too; and the rows hold where everything is.
+# The checking library finds freed works; and the table of kernel operations must also hold with it.
 LD_PRELOAD="$PWD/$out/libcoreshard_check.so" "$out/tests/check" a_queued_work_that_is_freed_is_found
 CORESHARD_CHECK=1 LD_PRELOAD="$PWD/$out/libcoreshard_check.so" "$out/tests/kernel_operations" | tail -n 1
 # shellcheck disable=SC2086

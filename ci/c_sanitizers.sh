@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # bindings/c's tests in C, and bindings/cpp's in C++, under valgrind, gcc's and Clang's address and undefined-behaviour sanitizers,
-# and gcc's thread sanitizer. For the last one the library is compiled with it, too, the standard library included: else it would not
-# see what the library's atomics order.
+# and gcc's thread sanitizer. For the last one, the library and the standard library are also compiled with it: otherwise it would not
+# see the orderings of the library's atomics.
 #
-# Needs valgrind and gcc; for what forks, Clang 18 or later (on Debian: clang-19 and libclang-rt-19-dev), without which it is left
-# out; for threads also rustc-web, cargo-web and rust-web-src (1.88 or later), as ci/sanitizers.sh does, which says how they are had.
+# Needs valgrind and gcc; for tests that fork, Clang 18 or later (on Debian: clang-19 and libclang-rt-19-dev), or they are skipped;
+# for the thread sanitizer also rustc-web, cargo-web and rust-web-src (1.88 or later), see ci/sanitizers.sh.
 #
 # Usage: ci/c_sanitizers.sh [valgrind|address|thread ...]    all by default
 set -euo pipefail
@@ -31,7 +31,7 @@ compile() {
 under_valgrind() {
   local test
   for test in kernel_operations more devices nulls; do
-    # What the parent's threads held is lost in a child that was forked, which ends with an error for it.
+    # Memory of the parent's threads is lost in a forked child, which would end with an error for it.
     compile $test $test.plain -DWITHOUT_FORKS -L"$out" -lcoreshard -Wl,-rpath,"$PWD/$out"
     # As in ci/memcheck.sh; a function of `more` has a frame of 24 MiB, which valgrind takes for another stack beyond --max-stackframe.
     valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect \
@@ -65,9 +65,9 @@ clang_for_forks() {
 
 under_address() {
   local clang
-  # With gcc 12's, as with those before Clang 18, a thread that was in the sanitizer's allocator when another one forked holds its
-  # lock in the child for ever: every thread of the child that allocates then waits for it, and so does a program without any of
-  # Coreshard. `check` forks before it has threads.
+  # With gcc 12, and with Clang before 18, a thread that was in the sanitizer's allocator when another one forked holds its lock in
+  # the child forever: every thread of the child that allocates then waits for it, even in a program without Coreshard. `check`
+  # forks before it has threads.
   address_by gcc -DWITHOUT_FORKS kernel_operations check more devices nulls core coroutines
   clang=$(clang_for_forks)
   if [ -z "$clang" ]; then
@@ -96,8 +96,8 @@ void *__tsan_memmove(void *to, const void *from, size_t bytes) { return memmove(
 void *__tsan_memset(void *to, int byte, size_t bytes) { return memset(to, byte, bytes); }
 NAMES
   gcc -c -O1 -fsanitize=thread -fno-builtin -o "$out/sanitized/names.o" "$out/sanitized/names.c"
-  # The thread sanitizer ends a process that starts a thread after it was forked with threads: so the rows of forks are
-  # left to the others.
+  # The thread sanitizer ends a process that starts a thread after it was forked with threads: so only the others run the
+  # tests with forks.
   for test in kernel_operations more devices nulls core coroutines; do
     compile "$test" "$test.thread" -fsanitize=thread -DWITHOUT_FORKS "$out/sanitized/names.o" \
       "$target/$host/debug/libcoreshard_c.a" -lm -ldl

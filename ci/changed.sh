@@ -1,8 +1,8 @@
-# For scripts that do less for what has not changed; they source it.
+# Sourced by scripts that do less for unchanged files.
 # shellcheck shell=bash
 
-# changed_since COMMIT [PATH...]: the files there that differ from where this branch left COMMIT, in commits or in the working
-# tree; of a file that was moved, both places. Fails if there is no such commit, or if it has none in common with HEAD.
+# changed_since COMMIT [PATH...]: the files there that differ from the merge base with COMMIT, in commits or in the working tree; both
+# paths of a moved file. Fails if COMMIT does not exist, or has no merge base with HEAD.
 changed_since() {
   local base
   base=$(git rev-parse --verify --quiet --end-of-options "$1^{commit}") || return

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# No warning of the compiler or of clippy. ci/test.sh compiles the workspace with these lints: libraries, programs, tests and
-# examples. Here are the crates as a program has them that asks for fewer features; and at night all targets with all features
-# at once, which finds what neither build compiles, such as a library's unit tests with the feature `testing`.
+# Checks that the compiler and clippy give no warning. ci/test.sh compiles the workspace with these lints: libraries, programs,
+# tests and examples. This script checks the crates with fewer features; and at night all targets with all features at once,
+# which covers code that neither build compiles, such as a library's unit tests with the feature `testing`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lints.sh

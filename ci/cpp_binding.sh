@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bindings/cpp: its tests against the shared library, the README's program, and a prefix that both bindings are installed to:
-# programs of pkg-config's and of CMake's are built there and run. stdexec, whose sources are not here, is
-# bindings/cpp/stdexec.sh's; sanitizers are ci/c_sanitizers.sh's.
+# Runs the tests of bindings/cpp with the shared library, and the README's program. Installs both bindings to a prefix, and
+# builds and runs programs there with pkg-config and with CMake. bindings/cpp/stdexec.sh tests stdexec, whose sources are not
+# in this repository; ci/c_sanitizers.sh runs the sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ for header in $CPP/include/coreshard.hpp $CPP/include/coreshard/{call,error,fork
   c++ -std=c++20 $WARN -I$CPP/include -I$C/include -fsyntax-only -x c++ -include "$header" /dev/null
 done
 
-# The README's first program is the example, but for its first line.
+# The README's first program is the example without its first line.
 diff <(awk '/^```/ { if (inside) exit; inside = 1; next } inside' $CPP/README.md) <(tail -n +2 $CPP/examples/duplicates.cpp)
 
 prefix=$(mktemp -d)
@@ -45,12 +45,12 @@ cp $C/tests/more.c "$prefix/tree/two"
 cp $C/tests/check.c "$prefix/tree/three"
 "$prefix/duplicates" "$prefix/tree" | tail -n 1 |
   grep -qx "3 files; $(stat -c %s $C/tests/more.c) bytes are there more than once"
-# Without the library, too.
+# Also without the library.
 # shellcheck disable=SC2046
 cc -O2 -o "$prefix/static" $C/examples/treesize.c $(pkg-config --cflags coreshard) "$prefix/lib/libcoreshard.a" \
   $(pkg-config --static --libs-only-l coreshard | sed 's/-lcoreshard//')
 env -u LD_LIBRARY_PATH "$prefix/static" $C/tests >/dev/null
-# What the library exports is versioned, and nothing else is.
+# Exactly the exported symbols of the library are versioned.
 objdump -T "$prefix/lib/libcoreshard.so" | awk '/ g / && !/CORESHARD_0\.1/ { print "not of the map: " $0; exit 1 }'
 objdump -p "$prefix/lib/libcoreshard.so" | grep -q 'SONAME *libcoreshard.so.0$'
 

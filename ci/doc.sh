@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The documentation of the libraries builds, with all features: no broken link, no public item without a word. Programs and
-# what only tests use have no readers, and would have many more dependencies checked.
+# Builds the documentation of the libraries, with all features: no broken link, no undocumented public item. Programs and test
+# helpers are left out, since they would need many more dependencies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --exclude coreshard-cli --exclude hash_tree \
   --exclude judges --exclude services --exclude structure --exclude testing --exclude torture
 
-# A path that rustdoc has left as it was written leads nowhere: its item is not in these pages, and its crate does not say where
-# its own are (`html_root_url`). Those of `tracing` are in what it says of its own traits.
+# A path that rustdoc has left unchanged is a dead link: its item is not in these pages, and its crate does not declare the
+# address of its pages (`html_root_url`). The links of `tracing` are in the documentation of its own traits.
 dead=$(grep -rohE 'href="[^"#/]*::[^"]*"' --include='*.html' "${CARGO_TARGET_DIR:-target}"/doc/coreshard* | sort -u |
   grep -vxE 'href="(super::Subscriber|super::Span::current\(\)|crate::Span)"' || true)
 if [ -n "$dead" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fio's words in `coreshard bench block`, against fio itself: bytes, blocks and times of 57 jobs (peers/fio/words.py).
 #
-# Usage: ci/fio_words.sh    Without fio it is left out, and says so. CORESHARD_COMMAND is a command that was built, or it is built.
+# Usage: ci/fio_words.sh    Skipped with a message without fio. CORESHARD_COMMAND is a built command; otherwise it is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

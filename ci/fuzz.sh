@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Fuzzes every parser, one after the other, with libFuzzer; proves first that a planted bug is found.
+# Fuzzes every parser, one after the other, with libFuzzer. First checks that a planted bug is found.
 #
 # Usage: ci/fuzz.sh [SECONDS] [TARGET...]    SECONDS for each target, 60 by default; all targets by default.
-#        RUNS=10000000 ci/fuzz.sh 0          so many inputs each in place of a time
-#        RUNS=10000000 ci/fuzz.sh 900        so many inputs each, or as many as 900 seconds give
+#        RUNS=10000000 ci/fuzz.sh 0          this many inputs each, without a time limit
+#        RUNS=10000000 ci/fuzz.sh 900        this many inputs each, or 900 seconds
 #        SANITIZER=none ci/fuzz.sh           without the address sanitizer: several times the inputs
 #        CORESHARD_NIGHTLY=1 ci/fuzz.sh      at night: both, see below
 #
-# With a nightly toolchain the address sanitizer watches, else coverage alone guides. Where libFuzzer cannot
-# be built, the workspace's own test runs a million mutated inputs on each target. What breaks a promise is
-# left in fuzz/target/found/TARGET: mend it, and keep it in fuzz/crashes/TARGET.
+# Uses the address sanitizer with a nightly toolchain, and only coverage otherwise. If libFuzzer cannot be built,
+# a test of the workspace runs a million mutated inputs on each target. Failing inputs are left in
+# fuzz/target/found/TARGET: fix the bug, and keep the input in fuzz/crashes/TARGET.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# At night: half a minute each under the sanitizer, then as long without it. CORESHARD_LONG=1: without it ten million inputs
-# each, or as many as two hours give.
+# At night: half a minute each with the sanitizer, then as long without it. CORESHARD_LONG=1: ten million inputs each without
+# it, or two hours.
 if [ -n "${CORESHARD_NIGHTLY:-}" ] && [ $# -eq 0 ]; then
   status=0
   ci/fuzz.sh 30 || status=1
@@ -62,7 +62,7 @@ else
   echo "ci/fuzz.sh: no nightly toolchain, so no sanitizer (rustup toolchain install nightly)" >&2
 fi
 
-# Flags for the target alone: build scripts and macros are not what is fuzzed.
+# Flags only for the target: build scripts and macros are not fuzzed.
 if ! RUSTFLAGS="$flags" cargo "${toolchain[@]}" build --quiet --release --target "$host" --manifest-path fuzz/Cargo.toml --bins; then
   echo "ci/fuzz.sh: libFuzzer cannot be built here; a million mutated inputs run without it" >&2
   CORESHARD_FUZZ_INPUTS=1000000 CORESHARD_TEST_LIMIT=14400 cargo test --release -p coreshard-cli --test all fuzz_corpus::

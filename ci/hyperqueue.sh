@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The job file of `coreshard sweep hyperqueue`, by HyperQueue itself: a server and two workers on this machine, of which one is
-# killed half way. The results are to have the same bytes as where one process ran all.
+# Runs the job file of `coreshard sweep hyperqueue` with HyperQueue: a server and two workers on this machine. One worker is
+# killed half way. The results must have the same bytes as those of a single process.
 #
-# Usage: ci/hyperqueue.sh [RUNS]    200 by default; HQ is HyperQueue's program, or else `hq` on the PATH; where there is none, it is
-# left out, and says so. (Of its sources: cargo build --no-default-features --features microlp --bin hq.)
+# Usage: ci/hyperqueue.sh [RUNS]    200 by default; HQ is HyperQueue's program, or else `hq` on the PATH; skipped with a message if
+# there is none. (From its sources: cargo build --no-default-features --features microlp --bin hq.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,7 +39,7 @@ study one
 study other
 
 export HQ_SERVER_DIR=$work/server
-# Nothing of it leaves this machine.
+# All traffic stays on this machine.
 "$hq" server start --host 127.0.0.1 >server.log 2>&1 &
 started+=($!)
 for _ in $(seq 100); do "$hq" server info >/dev/null 2>&1 && break; sleep 0.1; done

@@ -10,12 +10,12 @@ cd "${1:-$(dirname "$0")/..}"
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
   check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_figures check_prose'
 
-# What several checks need is made once, in files here.
+# Data that several checks need, made once.
 scratch=$(mktemp -d)
 structure=''
 trap '[ -z "$structure" ] || kill "$structure" 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
-# Which crates of ours each crate may depend on. Arrows point down only.
+# The crates of the workspace that each crate may depend on. Dependencies only point down.
 arrows() {
   cat <<'END'
 coreshard-topology
@@ -34,24 +34,24 @@ coreshard-cli        *
 END
 }
 
-# Crates that speak to a person or end the process; for the command alone.
+# Crates that print for users or end the process; only for the command.
 readonly FOR_THE_COMMAND='anyhow|clap|clap_builder|console|crossterm|eyre|indicatif|ratatui|ratatui-core'
 
-# What a program compiles besides our crates that wants queues alone. None of them may lead to rayon, which some
-# programs put on top of Coreshard.
+# All other crates that a program with only queues compiles. None of them may depend on rayon, which some programs
+# run on Coreshard.
 readonly FOR_QUEUES='autocfg byteorder hdrhistogram libc num-traits once_cell pin-project-lite tracing tracing-core'
 
 # Crates that run on any platform, so that threads, locks and clocks are the platform's.
 readonly BEHIND_THE_SEAM='coreshard-workqueue coreshard-block coreshard-rt coreshard-bench'
 
-# Crates without a line of unsafe code.
+# Crates without unsafe code.
 readonly WITHOUT_UNSAFE='coreshard-topology coreshard-advise coreshard-results coreshard-bench coreshard-report coreshard-trace'
 
 # Crates that call users' code: closures, destructors, hooks, handlers, wakers, payloads, probes.
 readonly CALLS_USERS='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
 
-# Where users' code is called or kept another way than through coreshard_platform::user, and why that is
-# right. A path that ends in / stands for all below it. A file that does not need its line is a breach, too.
+# Files that call or store user code without coreshard_platform::user, and why that is right. A path that ends in /
+# covers all files below it. A line that its file does not need is also a breach.
 another_way() {
   cat <<'END'
 crates/coreshard-platform/src/user.rs             it is the net
@@ -83,8 +83,8 @@ breach() {
   breaches=$((breaches + 1))
 }
 
-# The code of the Rust sources that stdin names: without comments, and without the tests, which stand last in their
-# file. Lines keep their numbers. $1 is the file to write to, CRATE in it stands for the crate's name.
+# The code of the Rust sources that stdin names: without comments, and without the tests, which are last in their file.
+# Lines keep their numbers. $1 is the file to write to; CRATE in it is replaced by the crate's name.
 code_of() {
   LC_ALL=C xargs -r -d '\n' awk -v to="$1" '
     FNR == 1 { split(FILENAME, part, "/"); out = to; sub(/CRATE/, part[2], out); attribute = -1; is_over = 0 }
@@ -96,7 +96,7 @@ code_of() {
   '
 }
 
-# The code of every crate, without the files that hold nothing but tests.
+# The code of every crate, without files that only have tests.
 read_crates() {
   mkdir "$scratch/code"
   find crates -regex 'crates/[^/]*/src/.*\.rs' | sort |
@@ -106,7 +106,7 @@ read_crates() {
 
 # The lines of code in crate $1 that match the extended regular expression $2.
 lines_with() {
-  # By bytes: several times as fast.
+  # Matches bytes, which is several times as fast.
   LC_ALL=C grep -asE -- "$2" "$scratch/code/$1" || true
 }
 
@@ -122,8 +122,8 @@ crates() {
   find crates -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort
 }
 
-# What all crates of the workspace are built from where it is built as one: `CRATE DEPTH DEPENDENCY` a line, DEPTH is 1 or
-# more. A crate has each feature there that any other turns on: this is more than it is built from alone, never less.
+# The dependencies of all crates if the workspace is built at once: lines `CRATE DEPTH DEPENDENCY`, with DEPTH 1 or more. In
+# such a build, a crate has each feature that any other turns on: so it has at least the dependencies of a separate build.
 all_dependencies() {
   cargo tree --quiet --workspace -e normal,build --no-dedupe --prefix depth --format '{p}' |
     awk '
@@ -154,7 +154,7 @@ check_arrows() {
       continue
     fi
     case "$allowed" in *'*') continue ;; esac
-    # Only of a suspect, what it is built from alone.
+    # The separate build's dependencies, only for a suspect.
     [ -n "${suspects[$crate]:-}" ] || [ -z "${known[$crate]:-}" ] || continue
     down=$(dependencies "$crate" '--depth 1')
     wrong=$(grep -E '^coreshard' <<<"$down" | grep -vxF "$(tr ' ' '\n' <<<"$allowed" | grep .)" || true)
@@ -170,10 +170,10 @@ check_arrows() {
   done
 }
 
-# The libraries for other languages have no logic of their own.
+# The libraries for other languages only translate calls.
 check_bindings() {
   local folder down wrong
-  # A forked process inherits its parent's statics, and their locks as they are at that moment.
+  # A forked process inherits its parent's statics, and their locks in the state at the fork.
   for folder in adapters/*/; do
     [ -d "${folder}src" ] || continue
     wrong=$(grep -rnE 'static [A-Z_]+: *([a-z_]+::)*(Once|OnceLock|LazyLock|Mutex|RwLock|Condvar)\b' "${folder}src" || true)
@@ -184,7 +184,7 @@ check_bindings() {
   done
   for folder in bindings/*/; do
     [ -e "${folder}Cargo.toml" ] || continue
-    # By its manifest: some are workspaces of their own.
+    # By its manifest: some are separate workspaces.
     down=$(cargo tree --quiet --manifest-path "${folder}Cargo.toml" -e normal,build --depth 1 --prefix none --format '{p}')
     wrong=$(tail -n +2 <<<"$down" | awk '{ print $1 }' | grep -E '^coreshard-' || true)
     if [ -n "$wrong" ]; then
@@ -204,7 +204,7 @@ collector cannot clear them meanwhile"
   done
 }
 
-# Modules of the workqueue, from the bottom up: each uses those before it alone.
+# Modules of the workqueue, from the bottom up: each uses only earlier ones.
 readonly WORKQUEUE_MODULES='base intake insight config callbacks pool fork timers queue task work runtime team'
 
 check_modules() {
@@ -247,8 +247,8 @@ check_seam() {
         "take it from the platform (P::spawn, Lock, P::local, P::now, P::wait), else a simulated machine cannot run this code"
     fi
     [ "$crate" = coreshard-bench ] && continue
-    # A layout may be measured on a platform: that is an assertion of the compiler's, not code that runs. And a public type's
-    # parameter may have a default, and its import: code that runs names none.
+    # A layout may be asserted for a platform at compile time: that is not code that runs. And the parameter of a public type may
+    # have a default, with an import: code that runs names no platform.
     found=$(lines_with "$crate" '\b(Host|Sim)\b' |
       grep -vE 'assert!\(.*(size|align)_of::<|pub struct [A-Za-z]+<.*= Host> \{$|use coreshard_platform::\{[A-Za-z, ]*\bHost\b' || true)
     if [ -n "$found" ]; then
@@ -275,7 +275,7 @@ check_usable() {
   done
 }
 
-# An errno has several causes: a text that names one looks it up, in a file that is for that.
+# An errno has several causes: only the files listed here may interpret one.
 check_causes() {
   local crate found line all='' path reason
   local -A excepted=()
@@ -325,8 +325,8 @@ check_unsafe() {
   done
 }
 
-# Files with unchecked indices, conversions or pointer arithmetic, or sizes that could wrap, and why each is sound. A file that
-# does not need its line is a breach, too.
+# Files with unchecked indices, conversions or pointer arithmetic, or sizes that could wrap, and why each is sound. A line that
+# its file does not need is also a breach.
 unchecked() {
   cat <<'END'
 crates/coreshard-block/src/backend/channel.rs            start and count of one list of pieces, by the contract of Channel::start
@@ -361,7 +361,7 @@ check_unchecked() {
   fi
 }
 
-# A panic that is caught by hand is lost, or thrown twice, or its payload panics where nobody expects it.
+# A panic that is caught by hand may be lost or resumed twice, or its payload may panic at an unexpected place.
 check_users_code() {
   local crate found='' path reason key excepted=''
   local nets='\b(catch_unwind|resume_unwind)\b'
@@ -370,7 +370,7 @@ check_users_code() {
   for crate in $CALLS_USERS; do
     [ -d "crates/$crate/src" ] || continue
     found+=$(lines_with "$crate" "$nets|$wakers")$'\n'
-    # The platform keeps no closures but the bodies of our own threads.
+    # The platform only keeps the bodies of the library's threads as closures.
     [ "$crate" = coreshard-platform ] && continue
     found+=$(lines_with "$crate" "$kept" | grep -vE "\bUser<dyn Fn" || true)$'\n'
   done
@@ -391,7 +391,7 @@ check_users_code() {
   fi
 }
 
-# What is read from outside, and what is written there, passes one place each.
+# Input from outside and output to it each pass a single place.
 check_edges() {
   local crate found line parsed
   local -A fuzzed=()
@@ -410,7 +410,7 @@ check_edges() {
         "use Destination, which writes over nothing that the command did not make"
     fi
   done
-  # Who reads words is fuzzed: its errors are short and steer no terminal, whatever the word.
+  # Parsers of words are fuzzed: their errors are short and have no control characters, for any word.
   while read -r parsed; do fuzzed[$parsed]=1; done < <(grep -ohsE '[A-Za-z0-9_]+' fuzz/src/targets.rs | sort -u)
   found=''
   for crate in $(crates); do
@@ -426,7 +426,7 @@ check_edges() {
   fi
 }
 
-# Features are for what costs dependencies.
+# Features are only for code that needs dependencies.
 check_lean() {
   local wrong
   [ -d crates/coreshard ] || return 0
@@ -438,7 +438,7 @@ check_lean() {
   fi
 }
 
-# Bugs to plant are for the tests of those who search for bugs.
+# Planted bugs are only for tests of bug finders.
 check_canaries() {
   local crate found built=()
   for crate in coreshard coreshard-cli; do
@@ -458,13 +458,13 @@ check_canaries() {
   done
 }
 
-# The files of the project: what git tracks, or everything where this is no checkout of its own.
+# The files of the project: the tracked ones, or all if this folder is not a checkout.
 project_files() {
   if [ -e .git ]; then git ls-files -z; else find . -type f -not -path './target/*' -print0; fi
 }
 
-# A reading of the clock that is used after a wait as if it were the time then: added to, or handed on. What has passed since it
-# is asked of it by subtraction.
+# A clock reading that is used after a wait as if it were current: added to, or passed on. Subtracting it, for the elapsed time,
+# is fine.
 check_clocks() {
   local found
   found=$(cat "$scratch"/code/* | awk '
@@ -487,7 +487,7 @@ check_clocks() {
   fi
 }
 
-# A main that returns an error shows it by Debug.
+# A main function that returns an error prints it with Debug.
 check_errors() {
   local found
   found=$(cat "$scratch"/code/* | awk '
@@ -521,7 +521,7 @@ check_words() {
   if [ -n "$found" ]; then
     breach "a tool's left-over" "$found" "remove it"
   fi
-  # What fuzzing begins with may be anything.
+  # The seeds of fuzzing may be any bytes.
   found=$(project_files | grep -zv '/corpus/' | xargs -0 sh -c 'for file; do [ ! -f "$file" ] || [ ! -s "$file" ] || echo "$file"; done' sh |
     xargs -d '\n' grep -LI '' -- || true)
   if [ -n "$found" ]; then
@@ -529,12 +529,12 @@ check_words() {
   fi
 }
 
-# A test that hangs is one that fails, and one that is not run is counted: ci/testing has both.
+# A test that hangs must fail, and a skipped test must be counted: ci/testing does both.
 check_tests() {
   local file folder part found unread='' named tested watched
   found=$(grep -LsxF 'testing::watch!();' {crates,examples,lab,adapters,ci}/*/tests/{*.rs,*/main.rs} {judges,peers}/tests/{*.rs,*/main.rs} || true)
   found+=${found:+$'\n'}
-  # The compiler says nothing of a file that no module names.
+  # The compiler ignores a file that no module names.
   for file in {crates,examples,lab,adapters,ci}/*/tests/*/main.rs {judges,peers}/tests/*/main.rs; do
     [ -e "$file" ] || continue
     named=$(grep -owhE 'mod [A-Za-z0-9_]+;' "${file%/*}"/*.rs || true)
@@ -550,7 +550,7 @@ check_tests() {
   watched=$(grep -lsxF 'testing::watch!();' {crates,examples,lab,ci}/*/src/{lib,main}.rs {judges,peers}/src/{lib,main}.rs || true)
   for folder in {crates,examples,lab,ci}/*/ judges/ peers/; do
     [[ $'\n'$tested == *$'\n'"${folder}src/"* ]] || continue
-    # The helper itself has no root that could name it.
+    # The helper crate cannot name itself.
     [ "$folder" = ci/testing/ ] && continue
     [[ $'\n'$watched$'\n' == *$'\n'"${folder}src/"@(lib|main).rs$'\n'* ]] || found+=${folder}src$'\n'
   done
@@ -565,8 +565,8 @@ check_tests() {
   fi
 }
 
-# Circles of files and folders, modules of too many neighbours, and type names that a crate has twice: read as the
-# compiler reads them, while the other checks run.
+# Circles of files and folders, modules with too many neighbours, and duplicate type names of a crate: parsed like the
+# compiler does, while the other checks run.
 start_structure() {
   [ -d ci/structure ] || return 0
   cargo run -q -p structure >"$scratch/structure" 2>"$scratch/structure.err" &
@@ -581,7 +581,7 @@ check_structure() {
   cat "$scratch/structure.err" >&2
 }
 
-# The README's figures are those of the last full run.
+# The README has the figures of the last full run.
 check_figures() {
   [ -e peers/speed.py ] || return 0
   python3 peers/speed.py --check || breaches=$((breaches + 1))

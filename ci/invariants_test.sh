@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Proves that ci/invariants.sh can fail: breaks each invariant in a small workspace made for it, and
-# expects the breach to be found and named; and expects peace where nothing is broken. A case of a breach runs the one
-# check that is to find it; at the end, all of them run over a house in which each has something to find.
+# Tests that ci/invariants.sh can fail: breaks each invariant in a small generated workspace, and expects the breach to
+# be found and named; and expects no breach in a correct one. Each case runs the one check that must find it; at the end,
+# all checks run over a workspace with a breach of each.
 set -euo pipefail
 CHECK=$(cd "$(dirname "$0")" && pwd)/invariants.sh
 readonly CHECK
@@ -22,7 +22,7 @@ crate() {
   printf '#![forbid(unsafe_code)]\n' >"$house/crates/$name/src/lib.rs"
 }
 
-# A house in order, with the things that are allowed and look like breaches.
+# A correct workspace, with permitted code that looks like a breach.
 build_house() {
   rm -rf "${house:?}"
   if [ -d "$scratch/order" ]; then
@@ -66,7 +66,7 @@ END
 failures=0
 cases=0
 
-# expect OUTCOME NAME [CHECK]: runs one check over the house, all by default; OUTCOME is "peace" or a part of the breach's
+# expect OUTCOME NAME [CHECK]: runs one check over the workspace, all by default; OUTCOME is "peace" or a part of the breach's
 # message
 expect() {
   local outcome=$1 name=$2 said status=0
@@ -79,7 +79,7 @@ expect() {
   failures=$((failures + 1))
 }
 
-# add FILE LINE: begins a file of the house with a line
+# add FILE LINE: begins a file of the workspace with a line
 add() {
   local file=$house/$1 before=''
   mkdir -p "${file%/*}"
@@ -87,7 +87,7 @@ add() {
   printf '%s\n' "$2" ${before:+"$before"} >"$file"
 }
 
-# breaks_when CHECK NAME MESSAGE FILE LINE: adds one line to a file of the house in order
+# breaks_when CHECK NAME MESSAGE FILE LINE: adds one line to a file of the correct workspace
 breaks_when() {
   build_house
   add "$4" "$5"
@@ -165,7 +165,7 @@ echo 'clap = { path = "../../outside/clap" }' >>"$house/crates/coreshard-topolog
 status=0
 said=$(bash "$CHECK" "$house" check_arrows 2>&1) || status=$?
 cases=$((cases + 1))
-# All three crates above it are built from clap, too.
+# All three crates above it also depend on clap.
 if [ "$status" -ne 1 ] || ! grep -qF 'coreshard-topology is below the command but depends on' <<<"$said"; then
   printf 'ci/invariants_test.sh: a library with clap: got status %d and:\n%s\n' "$status" "$said" >&2
   failures=$((failures + 1))
@@ -244,7 +244,7 @@ printf '%s\n' 'testing::watch!();' 'fn f() { eprintln!("left out, since there is
   >"$house/crates/coreshard-topology/tests/parse.rs"
 expect 'a test that is left out and not counted' "a test that says by itself that it is left out" check_tests
 
-# Each check is called, and finds its own breach alone.
+# Each check is called, and finds only its own breach.
 build_house
 crate coreshard-helpers
 crate coreshard coreshard-workqueue

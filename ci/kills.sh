@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A process that writes blocks is killed at any moment, 96 times: what it said was written is in the file.
+# Kills a process that writes blocks at a random moment, 96 times: all blocks that it reported as written must be in the file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds `coreshard layout` against pahole, for every type of the running kernel and of the C library's debug information.
+# Compares `coreshard layout` with pahole, for every type of the running kernel and of the C library's debug information.
 #
 # Usage: ci/layouts.sh [FILE...]    further programs or libraries with debug information
 set -euo pipefail

@@ -1,7 +1,7 @@
 # For .ci/run and ci/nightly.sh, which source it: how long each step may take.
 # shellcheck shell=bash
 
-# limit_of STEP: seconds, several times what it takes on two busy CPUs with nothing built.
+# limit_of STEP: seconds, several times its duration on two busy CPUs with nothing built.
 limit_of() {
   case "$1${CORESHARD_NIGHTLY:+ at night}" in
     fmt*) echo 300 ;;
@@ -21,11 +21,11 @@ limit_of() {
   esac
 }
 
-# limited SECONDS COMMAND...: what is not over by then is ended, with all that it has started, and it is said so.
+# limited SECONDS COMMAND...: after that time, ends the command with all its child processes, and reports it.
 limited() {
   local seconds=$1 status=0 options=(--kill-after=30)
   shift
-  # Who sits before it can stop it by Ctrl-C, which reaches only what is in the foreground.
+  # A user can stop it by Ctrl-C, which only reaches processes in the foreground.
   if [ -t 0 ]; then options+=(--foreground); fi
   timeout "${options[@]}" "$seconds" "$@" || status=$?
   case $status in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves that a step that hangs is ended with what it has started, and named with its limit; and that others are let be.
+# Tests that a step that hangs is ended with its child processes, and reported with its limit; and that other steps are not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/limits.sh
@@ -24,7 +24,7 @@ limited 1 "$folder/hangs.sh" "$folder/child" </dev/null 2>"$folder/said" || stat
 [ "$status" -eq 124 ] || fail "a step that hangs ended with status $status"
 grep -qxF "$folder/hangs.sh: not finished after 1 s, which is its limit (ci/limits.sh)" "$folder/said" ||
   fail "of a step that hangs it is said: $(cat "$folder/said")"
-# What was started is ended by a signal, and may take a moment.
+# The child process is ended by a signal, which may take a moment.
 for _ in $(seq 600); do
   kill -0 "$(cat "$folder/child")" 2>/dev/null || break
   sleep 0.1

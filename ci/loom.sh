@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The loom models: the interleavings of the small cores whose memory orderings matter. They are compiled with --cfg loom,
-# which changes every crate, so they have a target folder of their own.
+# which changes every crate, so they have a separate target folder.
 #
 # Three models take minutes: the merge check bounds their preemptions (`Loom::check_long`). They are checked in full at
 # night, and if a crate with models differs from CORESHARD_BASE, a commit.
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 source ci/changed.sh
 
 readonly CRATES='coreshard-platform coreshard-workqueue coreshard-block coreshard-rt'
-# These take longer to compile with than the models gain by them.
+# These options take more time to compile than they save in the models.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
 packages=() modelled=0
@@ -28,7 +28,7 @@ if [ -n "${CORESHARD_NIGHTLY:-}" ]; then
   all=(--include-ignored)
   export CORESHARD_LONG_MODELS=1
 elif [ -n "${CORESHARD_BASE:-}" ]; then
-  # What cannot be told counts as changed.
+  # If it is unknown, the crate counts as changed.
   changed=$(changed_since "$CORESHARD_BASE" crates/coreshard-{platform,workqueue,block,rt}/src) || changed=all
   [ -z "$changed" ] || export CORESHARD_LONG_MODELS=1
 fi
@@ -37,7 +37,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
   cargo test "${packages[@]}" --features coreshard-platform/loom --release --lib loom -- "${all[@]}" 2>&1 | tee "$log"
-# A filter that matches no test passes, and would hide that the models are gone.
+# A filter that matches no test passes, and would hide that the models were removed.
 ran=$(grep -cE '^running [1-9]' "$log" || true)
 if [ "$ran" -ne "$modelled" ]; then
   echo "ci/loom.sh: $modelled crates have modules under cfg(all(test, loom)), and tests named *loom* ran in $ran" >&2

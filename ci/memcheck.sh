@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the compiler does not check, under valgrind's memcheck where it is installed: queues frozen, drained,
-# changed, dropped, panicked in and forked, under load; reusable items; forked jobs. A wrong access is an
-# error, and so is memory that nobody can reach any more. Nothing is suppressed.
+# Runs tests under valgrind's memcheck, if it is installed: queues frozen, drained, changed, dropped, panicked
+# in and forked, under load; reusable items; forked jobs. Invalid accesses and unreachable memory are errors.
+# Nothing is suppressed.
 #
 # Usage: ci/memcheck.sh [TEST...]    the modules of coreshard-workqueue's tests to run, by name.
 set -euo pipefail
@@ -15,10 +15,10 @@ fi
 tests=("$@")
 [ "${#tests[@]}" -gt 0 ] || tests=(under_load contract work fork tasks forked_process)
 
-# Only memory that is lost counts: threads that still run when the process ends reach the rest, and
-# hold it by pointers into its middle. Forked children are silent, since what their parent's threads held is
-# lost to them; the tests see how they end. --fair-sched: valgrind runs one thread at a time, and a thread that
-# waits must not starve the one that it waits for.
+# Only unreachable memory counts: threads that still run at the end of the process reach the rest, by pointers
+# into its middle. Forked children are silent, since memory of their parent's threads is lost to them; the tests
+# check how they end. --fair-sched: valgrind runs one thread at a time, and a thread that waits must not starve
+# the one that it waits for.
 valgrind='valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect
   --errors-for-leak-kinds=definite,indirect --error-exitcode=1 --num-callers=30 --fair-sched=yes
   --child-silent-after-fork=yes --trace-children=yes'

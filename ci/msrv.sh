@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The oldest Rust that Cargo.toml promises to do with (rust-version) compiles everything, tests included.
+# Checks that the oldest supported Rust (rust-version in Cargo.toml) compiles everything, including tests.
 #
-# Needs that toolchain, which rustup installs where it is missing.
+# Needs that toolchain; rustup installs it if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What a newcomer does, from a fresh clone of what is committed here, on a machine that has nothing: the README's two commands, its
-# test command, its packages, and the two commands of each other language's README, with that one's first program. The machine is a
-# bare Debian in a folder (debootstrap) with a C linker and this machine's Rust toolchain, an empty home and nothing downloaded; who
-# is not root gets an empty home alone, and that is said.
+# Does a newcomer's first steps, from a fresh clone of the committed files, on an empty machine: the README's two commands, its test
+# command, its packages, and the two commands and the first program of each other language's README. The machine is a bare Debian
+# in a folder (debootstrap) with a C linker and this machine's Rust toolchain, an empty home and no downloads. Without root, only
+# the home is empty, and the script reports it.
 #
 # Usage: ci/newcomer.sh [STEP...]    steps: try, test, package, languages; all by default
-#        KEEP=1 ci/newcomer.sh       leaves the folder, and says where
+#        KEEP=1 ci/newcomer.sh       keeps the folder, and prints its path
 #
 # Needs the Internet (crates; Debian's packages), some 15 GB, and for the bare machine root's rights and debootstrap.
 set -euo pipefail
@@ -36,11 +36,11 @@ if [ "$(id -u)" -eq 0 ] && command -v debootstrap >/dev/null; then
   # shellcheck disable=SC1091 # every Debian has it
   release=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
   include=gcc,libc6-dev,python3,ca-certificates
-  # What those have who write C, C++ and Python.
+  # The tools of C, C++ and Python developers.
   case " ${steps[*]} " in *' languages '*) include+=,g++,pkg-config,python3-venv ;; esac
   debootstrap --variant=minbase --include="$include" "$release" "$machine" >"$place/debootstrap.log" 2>&1 ||
     { tail -n 20 "$place/debootstrap.log" >&2; exit 1; }
-  # Names and certificates are this network's.
+  # Names and certificates of this network.
   cp -L /etc/resolv.conf /etc/hosts "$machine/etc/"
   cp -L /etc/ssl/certs/ca-certificates.crt "$machine/etc/ssl/certs/"
   mkdir -p "$machine/opt/rust" "$machine/opt/newcomer"
@@ -51,12 +51,12 @@ fi
 git clone --quiet --no-local . "$machine/opt/newcomer/coreshard"
 git -C "$machine/opt/newcomer/coreshard" log -1 --format='ci/newcomer.sh: %h %s'
 
-# on_machine COMMAND: as a newcomer types it, in the clone.
+# on_machine COMMAND: runs it in the clone, as a newcomer would.
 on_machine() {
   printf '\n$ %s\n' "$1"
   local began=$SECONDS
   if [ -n "$is_bare" ]; then
-    # What is mounted is gone with the namespace.
+    # The mounts end with the namespace.
     # shellcheck disable=SC2016 # for the shell in there
     unshare --mount --pid --fork sh -ec '
       mount --bind "$2" "$1/opt/rust"
@@ -74,7 +74,7 @@ on_machine() {
   printf '(%d s)\n' "$((SECONDS - began))"
 }
 
-# commands_of README: the first program for a shell that it shows, which has two lines.
+# commands_of README: its first shell program, which has two lines.
 commands_of() {
   mapfile -t commands < <(awk '/^```sh$/ { is_in = 1; next } /^```/ { if (is_in) exit } is_in' "$1" | sed 's/ *#.*//')
   if [ "${#commands[@]}" -ne 2 ]; then
@@ -83,7 +83,7 @@ commands_of() {
   fi
 }
 
-# Where the READMEs' commands install to, as install.sh says at its end.
+# The prefix that the READMEs' commands install to, as install.sh prints at its end.
 # shellcheck disable=SC2016 # for the shell in there
 readonly INSTALLED='export LD_LIBRARY_PATH=$HOME/.local/lib PKG_CONFIG_PATH=$HOME/.local/lib/pkgconfig;'
 # shellcheck disable=SC2016
@@ -97,7 +97,7 @@ for step in "${steps[@]}"; do
       on_machine 'ls -l coreshard-bench.html'
       ;;
     test)
-      # As the README says.
+      # As in the README.
       grep -q 'cargo test --workspace' README.md
       on_machine 'cargo test --workspace'
       ;;
@@ -105,15 +105,15 @@ for step in "${steps[@]}"; do
       grep -q 'release/build.sh' README.md
       on_machine 'release/build.sh'
       if [ -n "$is_bare" ]; then
-        # The package is installed where there is no Rust.
+        # The package is installed on a machine without Rust.
         on_machine 'dpkg --install target/handed-out/coreshard_*.deb && PATH=/usr/bin:/bin coreshard --version && PATH=/usr/bin:/bin coreshard advise'
         on_machine 'gunzip -t /usr/share/man/man1/coreshard*.1.gz && ls /usr/share/bash-completion/completions/coreshard'
-        # The program alone: no library, no shell, no file of any system.
+        # Only the program: no library, no shell, no system files.
         on_machine 'mkdir /opt/nothing && cp /usr/bin/coreshard /opt/nothing/ && chroot /opt/nothing /coreshard topo --machine grace'
       fi
       ;;
     languages)
-      # As the READMEs say.
+      # As in the READMEs.
       for language in c cpp python; do
         commands_of bindings/$language/README.md
         environment=
@@ -125,7 +125,7 @@ for step in "${steps[@]}"; do
       done
       on_machine "$INSTALLED"' cc -O2 -o "$HOME/treesize" bindings/c/examples/treesize.c $(pkg-config --cflags --libs coreshard); "$HOME/treesize" bindings'
       on_machine "$INSTALLED"' c++ -std=c++20 -O2 -o "$HOME/duplicates" bindings/cpp/examples/duplicates.cpp $(pkg-config --cflags --libs coreshard-cpp); "$HOME/duplicates" bindings | tail -n 1'
-      # The README's first program, in another folder than the sources'.
+      # The README's first program, outside of the source folder.
       awk '/^```python$/ { is_in = 1; next } /^```/ { if (is_in) exit } is_in' bindings/python/README.md >"$machine/opt/newcomer/first.py"
       on_machine "$VENV"' cd "$HOME"; python3 first.py'
       ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes longer than a change can wait for: once a night, on main. Each step is a script that also runs by itself. A
-# step that fails, or that passes its limit (ci/limits.sh), does not keep the others from running. A table of all steps
-# stands at the end.
+# Checks that take too long for each change: run once a night, on main. Each step is a script that also runs by itself. A
+# step that fails, or exceeds its limit (ci/limits.sh), does not keep the others from running. The script ends with a
+# table of all steps.
 #
 # Usage: ci/nightly.sh [STEP...]                 all steps by default, as in: ci/nightly.sh sweep search
 #        CORESHARD_LONG=1 ci/nightly.sh          the long forms of fuzz, rayon, simulated, sweep and torture: a weekend
@@ -11,7 +11,7 @@ source ci/limits.sh
 
 readonly STEPS='clippy slow_tests loom kills msrv search sweep simulated predictions layouts traces torture memcheck commands site release python sanitizers c_sanitizers rayon aarch64 fuzz newcomer hyperqueue fio_words'
 
-# Steps that a change runs, too, in short, are long at night.
+# Steps that each change runs in a short form are long at night.
 export CORESHARD_NIGHTLY=1
 
 failed=() table=()

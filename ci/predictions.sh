@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The simulator against all published tables: none is predicted worse than lab/score.tsv says.
+# Compares the simulator with all published tables: no prediction may be worse than its line in lab/score.tsv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release -p coreshard-cli

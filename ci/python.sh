@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bindings/python, which is a workspace of its own: formatted, without a warning, and a quick part of its tests, with the
-# interpreter `python3` (3.10 or later, any build; else it is left out, and says so). Needs nothing of Python's but the standard
-# library. Wheels, the interpreters' own suites, joblib, Dask and the notebook are check.sh's, beside it (ci/nightly.sh).
+# Checks bindings/python, which is a separate workspace: its format, its warnings, and a quick part of its tests, with the interpreter
+# `python3` (3.10 or later, any build; otherwise skipped with a message). Needs only Python's standard library.
+# bindings/python/check.sh tests wheels, the interpreters' own suites, joblib, Dask and the notebook (ci/nightly.sh).
 set -euo pipefail
 cd "$(dirname "$0")/../bindings/python"
 
@@ -17,13 +17,13 @@ fi
 PYO3_PYTHON=$(command -v "$python")
 export PYO3_PYTHON
 if [ -n "${CORESHARD_NIGHTLY:-}" ]; then
-  # What it leans on is looked at with the workspace.
+  # Its dependencies are checked with the workspace.
   cargo clippy -- -D warnings
   exec ./check.sh "$PYO3_PYTHON"
 fi
 cargo build
 target=${CARGO_TARGET_DIR:-target}
-# As a wheel lays it out.
+# The layout of a wheel.
 package=$(mktemp -d)
 trap 'rm -rf "$package"' EXIT
 cp -r python/coreshard "$package/"

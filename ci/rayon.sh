@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What rayon's published suites say of adapters/rayon-core; needs the network. CORESHARD_LONG=1: demos, other packages' suites and
-# other people's programs as well, which takes two hours. And the adapter without its feature `insight`, which the workspace's
-# tests turn on.
+# Runs rayon's published suites on adapters/rayon-core; needs the network. CORESHARD_LONG=1: also demos, other packages' suites and
+# third-party programs, which takes two hours. Also tests the adapter without its feature `insight`, which the workspace's tests
+# turn on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What a release needs: what the crates are built of has licences that are allowed and no known flaw; and the crates can be packaged,
-# and compile from their packages. What is handed out is built, installed and tried by ci/newcomer.sh.
+# Checks before a release: the dependencies have permitted licences and no known vulnerability, and the crates can be packaged and
+# compile from their packages. ci/newcomer.sh builds, installs and tries the release files.
 #
 # Usage: ci/release.sh
 #
-# Needs cargo-deny (cargo install cargo-deny --locked), and the Internet for its list of flaws; without it, the list that was fetched
-# last is taken, and where there is none, that is said.
+# Needs cargo-deny (cargo install cargo-deny --locked), and the Internet for its list of vulnerabilities. Without the Internet, it
+# uses the list that was fetched last, and reports it if there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0
@@ -14,12 +14,12 @@ if ! cargo deny --version >/dev/null 2>&1; then
   echo 'ci/release.sh: there is no cargo-deny (cargo install cargo-deny --locked)' >&2
   exit 1
 fi
-# deny MANIFEST WORD...: all of them are held against one list of what is allowed.
+# deny MANIFEST WORD...: checks all of them against the same list.
 deny() {
   cargo deny --manifest-path "$1" --config "$PWD/deny.toml" "${@:2}"
 }
 deny Cargo.toml fetch db >/dev/null 2>&1 || true
-# One that was fetched before is better than none.
+# An older list is better than none.
 listed=
 for list in "${CARGO_HOME:-$HOME/.cargo}"/advisory-dbs/*/.git; do
   listed=$(git --git-dir "$list" log -1 --format=%cs 2>/dev/null || true)
@@ -37,8 +37,8 @@ for manifest in Cargo.toml bindings/python/Cargo.toml site/machine/Cargo.toml; d
   fi
 done
 
-# A package has its dependencies from the registry. A member that is not published, named with a version, would come from there,
-# by its name, from whoever has that name.
+# A package takes its dependencies from the registry. An unpublished member with a version would be taken from there by its name,
+# which another person may own.
 cargo metadata --locked --no-deps --format-version 1 | python3 -c '
 import json, sys
 members = {member["name"]: member for member in json.load(sys.stdin)["packages"]}
@@ -51,7 +51,7 @@ for member in members.values():
             wrong = 1
 sys.exit(wrong)'
 
-# Cargo takes a package of ours for the one of that version that it has unpacked and compiled before, whatever is in it now.
+# Cargo reuses an unpacked and compiled package with the same version, even if its contents have changed.
 forget() {
   rm -rf target/packaged "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/coreshard*
   rmdir --ignore-fail-on-non-empty "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-* 2>/dev/null || true

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The tests of the library crates under the thread sanitizer and the address sanitizer, with the standard library
-# built along: without that, the thread sanitizer does not see the fences of Arc. Nothing is suppressed.
+# Runs the tests of the library crates under the thread sanitizer and the address sanitizer, with an instrumented standard
+# library: otherwise the thread sanitizer does not see the fences of Arc. Nothing is suppressed.
 #
 # Needs a rustc that has the standard library's source beside it, and clang's runtime of the sanitizers. Debian has
-# both: rustc-web, cargo-web and rust-web-src (1.88 or later), clang-19, libclang-rt-19-dev and lld-19. Where they
-# are missing and this is root on Debian, they are installed; else the script fails and says so.
+# both: rustc-web, cargo-web and rust-web-src (1.88 or later), clang-19, libclang-rt-19-dev and lld-19. If they are
+# missing, they are installed if the user is root on Debian; otherwise the script fails with a message.
 #
 # Usage: ci/sanitizers.sh [thread|address ...]
 set -euo pipefail
@@ -30,7 +30,7 @@ fi
 
 host=$("$COMPILER" -vV | sed -n 's/^host: //p')
 readonly host
-# Everything takes several times as long, and as much of a stack.
+# Everything needs several times the time and the stack.
 export CORESHARD_TEST_LIMIT=${CORESHARD_TEST_LIMIT:-1800} RUST_MIN_STACK=67108864
 ulimit -S -s 65536
 
@@ -47,11 +47,11 @@ under() {
 for sanitizer in "${@:-thread address}"; do
   # shellcheck disable=SC2086 # two words by default
   for sanitizer in $sanitizer; do
-    # The simulator is left out: its threads are coroutines on stacks of their own, which neither sanitizer knows.
-    # The thread sanitizer ends a process that starts a thread after it was forked with threads, so what is tested
-    # of forked processes is left to the address sanitizer. Nor can it map its own memory where a test locks all that
-    # is to come, as many of real time do. The address sanitizer's own memory
-    # stays where a test looks for what is left of its.
+    # The simulator is left out: its threads are coroutines with separate stacks, which neither sanitizer supports.
+    # The thread sanitizer ends a process that starts a thread after it was forked with threads, so only the address
+    # sanitizer runs the tests of forked processes. Nor can it map its own memory if a test locks all future memory,
+    # as many real-time tests do. The address sanitizer keeps some memory, so tests that measure leftover memory are
+    # left out.
     case "$sanitizer" in
       thread) skipped=(--skip forked_child --skip forked_inside --skip other_process --skip wait_that_forks --skip it_forked
         --skip forked_process) ;;
@@ -59,8 +59,8 @@ for sanitizer in "${@:-thread address}"; do
       *) echo "ci/sanitizers.sh: $sanitizer is neither thread nor address" >&2; exit 2 ;;
     esac
     printf '\n--- %s sanitizer\n' "$sanitizer"
-    # Leaks are valgrind's business (ci/memcheck.sh): threads that still run at the end hold what they use by
-    # pointers into its middle.
+    # valgrind checks for leaks (ci/memcheck.sh): threads that still run at the end refer to their memory by pointers
+    # into its middle.
     export ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=1
     under "$sanitizer" -p coreshard-platform -p coreshard-workqueue -p coreshard-block --lib --tests -- "${skipped[@]}"
     case "$sanitizer" in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ten thousand small programs on random schedules with random faults, on the simulated machine.
+# Runs ten thousand small programs with random schedules and faults on the simulated machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

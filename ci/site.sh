@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The site can be made, each of its links leads somewhere, what a newcomer looks for is two clicks away, the machine page shows in a
-# browser what it should, and every page can be read on a telephone, in light and in dark.
+# Builds the site, and checks that its links work, that a newcomer's pages are two clicks away, that the machine page works in a
+# browser, and that every page can be read on a telephone, in light and dark mode.
 #
 # Usage: ci/site.sh
 #
-# Needs mdbook, Rust's target wasm32-unknown-unknown, Python 3, and a headless Chromium. Whatever is missing is named, and is a failure.
+# Needs mdbook, Rust's target wasm32-unknown-unknown, Python 3, and a headless Chromium. Fails with the name of a missing tool.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

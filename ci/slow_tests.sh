@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests that take too long for each change: those whose names end in `_at_night`. ci/commands.sh runs the commands of pages.
+# Runs the tests that take too long for each change: their names end in `_at_night`. ci/commands.sh runs the commands of pages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lints.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Each call that can fail does so once, in each of the sweep's programs on the simulated machine: the first in one run, the
+# Lets each call that can fail do so once, in each of the sweep's programs on the simulated machine: the first in one run, the
 # second in the next, up to the 200th; with CORESHARD_LONG=1 up to the 2,000th. docs/results/soundness.md has the figures.
 set -euo pipefail
 cd "$(dirname "$0")/.."

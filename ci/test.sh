@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# The tests, by the very command that the README gives. At the end stands what was not tested, and for lack of what
-# (ci/testing/src/lack.rs has the names): what this machine has, no test may do without.
+# Runs the tests with the README's command. Ends with the list of skipped tests, each with the missing feature
+# (ci/testing/src/lack.rs has the names). Features that this machine has must be used by the tests.
 #
 # Usage: ci/test.sh
-#        CORESHARD_REQUIRE=io_uring,rt ci/test.sh    what the machine must have, in place of what is found by asking it
+#        CORESHARD_REQUIRE=io_uring,rt ci/test.sh    the features that the machine must have, instead of the detected ones
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source ci/lints.sh
 
-# What this machine has, one name a line, found another way than the tests do: whoever looks wrongly there is seen.
+# Prints the features of this machine, one name a line. Detects them in another way than the tests do, so that a wrong detection
+# there is noticed.
 has() {
   local group point
   # 425: io_uring_setup, with a structure of 120 bytes.
   if perl -e '$p = "\0" x 120; exit(syscall(425, 1, $p) < 0)' 2>/dev/null; then echo io_uring; fi
   if grep -qw errno /proc/sys/kernel/seccomp/actions_avail 2>/dev/null; then echo seccomp; fi
   if unshare --user --map-root-user --mount mount -t tmpfs none /mnt 2>/dev/null; then echo mount; fi
-  # In a mount namespace of its own, so that it is mounted for nobody else.
+  # In a new mount namespace, so that no other process sees the mount.
   if unshare --mount sh -c 'mount -t tracefs tracefs /mnt && test -w /mnt/instances && test -d /mnt/events/workqueue' 2>/dev/null; then
     echo tracefs
   fi
@@ -31,7 +32,7 @@ has() {
   if [ "$(uname -m)" = x86_64 ] && perl -e '$m = syscall(324, 0, 0, 0); exit(!($m > 0 && $m & 8))' 2>/dev/null; then
     echo membarrier
   fi
-  # Here are the build folder and, in most tests of a crate's own, the files.
+  # The build folder is here, as are the files of most tests.
   case " $(stat -f -c %T . "${TMPDIR:-/tmp}" 2>/dev/null | paste -sd' ') " in *' tmpfs '* | *' ramfs '* | *' overlayfs '* | '  ') ;; *) echo disk ;; esac
   point=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/self/mounts)
   group=$point/coreshard-asks-$$
@@ -59,10 +60,10 @@ CORESHARD_SKIPS=$(mktemp)
 export CORESHARD_REQUIRE CORESHARD_SKIPS
 echo "this machine has $CORESHARD_REQUIRE"
 
-# However it ends.
+# Also after a failure.
 list_skips() {
   local count
-  # A test may say the same thing for each case that it has.
+  # A test may report the same skip for each of its cases.
   sort -u "$CORESHARD_SKIPS" >"$CORESHARD_SKIPS.sorted"
   count=$(wc -l <"$CORESHARD_SKIPS.sorted")
   if [ "$count" -eq 0 ]; then
@@ -78,5 +79,5 @@ trap list_skips EXIT
 # rayon's interface with more threads than CPUs, and with a pool for each CPU.
 RAYON_NUM_THREADS=8 cargo test --workspace --test adapter -- join:: scope:: spawn:: broadcast:: thread_pool::
 CORESHARD_SCOPE=cpu cargo test --workspace --test adapter -- scope:: spawn:: broadcast:: thread_pool::
-# `judges` turns the features of the library on, `testing` among them: none changes what another one has. All that fails is listed, not the first alone.
+# `judges` turns on the features of the library, including `testing`: no feature changes another one. All failures are listed, not only the first.
 cargo test --workspace --no-fail-fast

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every operation at once, each item accounted for, under every adversity that this machine can make; and the k-th call of
-# each kind fails. The short form is a test of the workspace (lab/torture/tests/short.rs) and runs with all others.
+# Runs all operations at once, with each item accounted for, under every adversity that this machine supports; and lets the
+# k-th call of each kind fail. The short form is a test of the workspace (lab/torture/tests/short.rs) and runs with all others.
 #
-# Usage: ci/torture.sh [MINUTES]    so long in all, 15 by default: half of it a soak. CORESHARD_LONG=1 takes four hours.
+# Usage: ci/torture.sh [MINUTES]    the total time, 15 by default: half of it a soak. CORESHARD_LONG=1 takes four hours.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What holds of recordings and is too slow for a change: many threads and very many accesses in bounded memory, of which a
-# sample tells the same; and the gain that a replay predicts for a mended layout against the gain of mending it, here.
+# Slow checks of recordings: many threads and very many accesses in bounded memory, and a sample with the same result; and the gain
+# that a replay predicts for a fixed layout, compared with the measured gain on this machine.
 #
-# Usage: ci/traces.sh    lab/two_engines.py, which builds other people's programs, is run by hand
+# Usage: ci/traces.sh    lab/two_engines.py, which builds third-party programs, is run by hand
 #
-# Needs gcc, g++, qemu-x86_64 with plugins (in Debian: qemu-user), and two CPUs for what is measured.
+# Needs gcc, g++, qemu-x86_64 with plugins (in Debian: qemu-user), and two CPUs for the measurements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 cargo build --quiet --release -p coreshard-cli
 python3 lab/many_threads.py target/release/coreshard 64 225000
-# What else the machine does may fall into a measurement; what is wrong with a prediction is wrong in each.
+# Other work of the machine may disturb one measurement; a wrong prediction is wrong in each.
 for turn in 1 2 3; do
   if python3 lab/predict_padding.py target/release/coreshard 8; then exit 0; fi
   echo "ci/traces.sh: measurement $turn of 3 is not as predicted" >&2

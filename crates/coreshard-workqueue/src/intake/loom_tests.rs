@@ -146,7 +146,7 @@ fn loom_a_claim_is_shared_with_a_thief() {
         let thief = loom::thread::spawn(move || {
             other.1.steal().map_or_else(Vec::new, |claim| take_all(&claim))
         });
-        let claim = shared.0.claim(&mut taker, 2).expect("two items stand ready");
+        let claim = shared.0.claim(&mut taker, 2).expect("two items are ready");
         shared.1.publish(&claim);
         let mut seen = Vec::new();
         while let Some(at) = shared.1.next() {
@@ -162,7 +162,7 @@ fn loom_a_claim_is_shared_with_a_thief() {
 /// A producer that has drawn the head's ticket is preempted; another fills the slot behind. The worker, which arms slots and
 /// sleeps, still gets that item, and the first producer's item once that producer continues.
 ///
-/// Fails (the worker sleeps for ever) if `fill` does not look back, if `arm` does not check the next slot after its exchange,
+/// Fails (the worker sleeps forever) if `fill` does not look back, if `arm` does not check the next slot after its exchange,
 /// and if either check is a relaxed load.
 #[test]
 fn loom_a_producer_that_stands_still_holds_nobody_up() {

@@ -107,7 +107,7 @@ fn two_items(pool: &Arc<Pool<Loom>>) {
     }
     pool.tell_to_go();
     pool.wait_until_gone();
-    assert_eq!(link.counts(), (2, 2), "each item is told once");
+    assert_eq!(link.counts(), (2, 2), "each item is counted once");
 }
 
 /// Fails if `prepare_sleep` does not post the designated waiter (no worker is woken for the item).
@@ -162,7 +162,7 @@ fn loom_a_burst_wakes_the_runner_up() {
         ran.park();
         pool.tell_to_go();
         pool.wait_until_gone();
-        assert_eq!(link.counts(), (4, 4), "each item is told once");
+        assert_eq!(link.counts(), (4, 4), "each item is counted once");
     });
 }
 
@@ -190,7 +190,7 @@ fn loom_who_vouches_and_blocks_leaves_somebody_who_is_told() {
         link.queue(0, || {}).ok().expect("the link is open");
         pool.tell_to_go();
         pool.wait_until_gone();
-        assert_eq!(link.counts(), (3, 3), "each item is told once");
+        assert_eq!(link.counts(), (3, 3), "each item is counted once");
     });
 }
 
@@ -223,7 +223,7 @@ fn a_stand_in_does_not_start(intake: Intake, wake: Wake) {
     ends.park();
     pool.tell_to_go();
     pool.wait_until_gone();
-    assert_eq!(link.counts(), (2, 2), "each item is told once");
+    assert_eq!(link.counts(), (2, 2), "each item is counted once");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn loom_a_reserve_leaves_somebody_who_is_told() {
         ran.park();
         pool.tell_to_go();
         pool.wait_until_gone();
-        assert_eq!(link.counts(), (3, 3), "each item is told once");
+        assert_eq!(link.counts(), (3, 3), "each item is counted once");
     });
 }
 

@@ -236,7 +236,7 @@ mod tests {
         };
         assert_eq!(beside(0, Some(1), 4), Some(0b1100));
         assert_eq!(beside(0, None, 4), Some(0b1110));
-        assert_eq!(beside(0, Some(1), 2), Some(0b10), "who waits will sleep, the caller goes on");
+        assert_eq!(beside(0, Some(1), 2), Some(0b10), "the waiter sleeps, the caller goes on");
         assert_eq!(beside(0, Some(0), 1), None, "there is one CPU");
     }
 

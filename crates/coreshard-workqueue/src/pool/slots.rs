@@ -246,7 +246,7 @@ impl<P: Platform> Slots<P> {
     #[inline]
     pub(super) fn get(&self, index: usize) -> &WorkerSlot<P> {
         let slot = self.places[index].slot.load(Acquire);
-        assert!(!slot.is_null(), "worker {index} has a slot before anybody knows it");
+        assert!(!slot.is_null(), "worker {index} has a slot before any thread knows it");
         // SAFETY: slots are made by `ensure`, never replaced, and freed with the pool.
         unsafe { &*slot }
     }

@@ -196,7 +196,7 @@ fn loom_an_item_that_its_waiter_runs_is_in_flight_until_it_is_over() {
         model.check();
         assert_eq!(model.over.load(Acquire), 1);
         assert_eq!(model.generations.in_flight(), 0);
-        assert_eq!(model.generations.counts(), (1, 1), "it is told as one");
+        assert_eq!(model.generations.counts(), (1, 1), "it is counted as one");
     });
 }
 
@@ -226,7 +226,7 @@ fn cancel_beside_a_worker(cancel: fn(&Claimable<Loom>) -> bool) {
         worker.join().unwrap();
         assert_eq!(model.over.load(Acquire), 1);
         assert_eq!(model.generations.in_flight(), 0);
-        assert_eq!(model.generations.counts(), (1, 1), "it is told as one");
+        assert_eq!(model.generations.counts(), (1, 1), "it is counted as one");
     });
 }
 
