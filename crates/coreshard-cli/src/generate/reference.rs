@@ -1,5 +1,6 @@
 //! The command reference: `--help` of all commands as Markdown.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
@@ -11,17 +12,42 @@ This page lists the commands and their options. `coreshard generate reference` m
 current. Every command also accepts `--help`, which prints the same text, and `coreshard topo` explains `--machine`.
 ";
 
+/// An option that this many commands have in the same form is described once.
+const SHARED_BY: usize = 3;
+
 pub(super) fn markdown(mut command: Command) -> String {
     command = command.term_width(0);
     command.build();
+    let mut uses = BTreeMap::new();
+    count(&command, &mut uses);
+    uses.retain(|_, count| *count >= SHARED_BY);
+    let shared: Vec<String> = uses.into_keys().collect();
+
     let mut text = HEAD.to_owned();
+    text.push_str("\n## Options of several commands\n\n| option | description |\n|---|---|\n");
+    shared.iter().for_each(|row| text.push_str(row));
     for inner in shown(&command) {
-        of(inner, &format!("coreshard {}", inner.get_name()), &mut text);
+        of(inner, &format!("coreshard {}", inner.get_name()), &shared, &mut text);
     }
     text
 }
 
-fn of(command: &Command, name: &str, text: &mut String) {
+/// Counts the commands that have an option, by its row.
+fn count(command: &Command, uses: &mut BTreeMap<String, usize>) {
+    for inner in shown(command) {
+        let options = inner.get_arguments().filter(|argument| argument.get_long().is_some());
+        for argument in options.filter(is_its_own) {
+            *uses.entry(row(argument)).or_default() += 1;
+        }
+        count(inner, uses);
+    }
+}
+
+fn row(argument: &Arg) -> String {
+    format!("| `{}` | {} |\n", signature(argument).replace('|', "\\|"), help(argument))
+}
+
+fn of(command: &Command, name: &str, shared: &[String], text: &mut String) {
     let _ = writeln!(text, "\n## {name}\n");
     if let Some(about) = command.get_about() {
         let _ = writeln!(text, "{}.", escaped(&about.to_string()));
@@ -29,23 +55,23 @@ fn of(command: &Command, name: &str, text: &mut String) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim();
     let _ = writeln!(text, "\n```text\n{usage}\n```");
-    let arguments: Vec<_> = command.get_arguments().filter(is_its_own).collect();
-    if !arguments.is_empty() {
+    let arguments = command.get_arguments().filter(is_its_own);
+    let (also, own): (Vec<_>, Vec<_>) =
+        arguments.partition(|argument| shared.contains(&row(argument)));
+    if !own.is_empty() {
         text.push_str("\n| option | description |\n|---|---|\n");
-        for argument in arguments {
-            let _ = writeln!(
-                text,
-                "| `{}` | {} |",
-                signature(argument).replace('|', "\\|"),
-                help(argument)
-            );
-        }
+        own.into_iter().for_each(|argument| text.push_str(&row(argument)));
+    }
+    if !also.is_empty() {
+        let names: Vec<_> =
+            also.into_iter().map(|argument| format!("`{}`", signature(argument))).collect();
+        let _ = writeln!(text, "\nShared: {}.", names.join(", "));
     }
     if let Some(notes) = command.get_after_help() {
         let _ = writeln!(text, "\n```text\n{}\n```", notes.to_string().trim_end());
     }
     for inner in shown(command) {
-        of(inner, &format!("{name} {}", inner.get_name()), text);
+        of(inner, &format!("{name} {}", inner.get_name()), shared, text);
     }
 }
 
