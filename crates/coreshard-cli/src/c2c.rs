@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Write a timeline of what each CPU ran, for ui.perfetto.dev
+    /// Write a timeline of the tasks on each CPU, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }

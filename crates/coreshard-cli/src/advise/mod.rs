@@ -85,7 +85,7 @@ fn facts(args: &Args) -> anyhow::Result<Facts> {
     Ok(match (args.machine.root(), args.kernel) {
         (Some(root), Some(_)) => {
             bail_input!(
-                "--kernel cannot be used: {} has a kernel release of its own",
+                "--kernel cannot be used: {} already has a kernel release",
                 input::path(root)
             )
         }

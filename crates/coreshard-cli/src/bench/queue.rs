@@ -18,7 +18,7 @@ use coreshard_results::QueueResults;
 use coreshard_sim::{Machine as Simulated, Sim};
 use coreshard_topology::ShardSize;
 
-/// Where the page is written if no output file is given.
+/// The path of the page if no output file is given.
 const DEFAULT_PAGE: &str = "./coreshard-bench.html";
 
 /// Default items of a simulated producer. A simulated item takes about ten times as long to run as a real one. One run
@@ -202,7 +202,7 @@ pub(super) fn run(args: &QueueArgs) -> anyhow::Result<()> {
         None => bench.run::<Host>(&bench_machine, &mut bar)?,
         Some(_) if bench_machine.laid_over.is_some() => {
             bail_input!(
-                "--cpus needs the real machine or --sim: a virtual topology has no CPUs of its own"
+                "--cpus needs the real machine or --sim: a virtual topology has no real CPUs"
             );
         }
         Some(counts) => {

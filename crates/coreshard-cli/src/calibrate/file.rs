@@ -134,7 +134,7 @@ impl Text {
         if brief_ends_ns.is_some() {
             let brief = measured.woken_after_brief_rest;
             self.idle(0.0, costs.brief_idle_exit_ns, brief, "20 µs idle");
-            short_rest = "0.2 ms idle; idle times of 20, 40, 80, 160 and 200 µs show where this state begins";
+            short_rest = "0.2 ms idle; idle times of 20, 40, 80, 160 and 200 µs show the beginning of this state";
         }
         let (short, long) = (measured.woken_after_short_rest, measured.woken_after_long_rest);
         self.idle(brief_ends_ns.unwrap_or(0.0), costs.idle_exit_ns, short, short_rest);

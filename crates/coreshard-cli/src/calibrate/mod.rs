@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A calibration in which two contending threads take `two_ns` per operation.
+    /// Returns a calibration with two contending threads that take `two_ns` per operation.
     fn measured(two_ns: f64) -> Calibration {
         Calibration {
             atomic: Figure { median_ns: 3.0, ..Figure::default() },

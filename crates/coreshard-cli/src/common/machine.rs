@@ -184,7 +184,7 @@ impl ChosenMachine {
         Ok(Machine { whole: topology.clone(), topology, usable: None })
     }
 
-    /// A machine without costs of its own has those of the small machine.
+    /// A machine without costs is simulated with the costs of the small machine.
     fn simulated(&self) -> anyhow::Result<Simulated> {
         let machine = match self.form {
             Form::Named if self.text == POCKET => return Ok(Simulated::pocket()),

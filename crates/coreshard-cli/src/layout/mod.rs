@@ -1,4 +1,4 @@
-//! `coreshard layout`: what a program's types look like on cache lines.
+//! `coreshard layout`: shows the layout of a program's types on cache lines.
 
 mod svg;
 mod table;
@@ -15,34 +15,35 @@ use coreshard_trace::{
 use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output};
 use crate::replay::PlacementArgs;
 
-/// Of a file with BTF; the kernel's has 6 MB, and one of all modules some 30.
+/// Maximum size of a file with BTF. The kernel's has 6 MB, and one with all modules about 30 MB.
 const MOST_BTF_BYTES: u64 = 1 << 30;
 
 /// The options of `coreshard layout`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A program or library with debug information; with --btf, TYPE is the first
+    /// A program or library with debug information; with --btf, TYPE is the first argument
     #[arg(value_name = "BINARY")]
     binary: Option<String>,
 
-    /// A struct, union, class or enum; without it, those that waste most, and those in which atomics or locks lie
-    /// beside other fields
+    /// A struct, union, class or enum [default: the types that waste most, and types with atomics or locks beside other
+    /// fields]
     #[arg(value_name = "TYPE")]
     of: Option<String>,
 
-    /// Read BTF, such as the kernel's in /sys/kernel/btf/vmlinux, in place of a program
+    /// Read BTF, such as the kernel's in /sys/kernel/btf/vmlinux, instead of a program
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
 
-    /// Propose layouts for the types that threads of this recording fight for, each with what it is worth on --machine
+    /// Propose layouts for the contended types of this recording, each with its predicted gain on --machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "btf", "all"], requires = "machine")]
     replay: Option<PathBuf>,
 
-    /// With --replay: leave this field where it is, as an interface demands; may be given again
+    /// With --replay: do not move this field, which is part of an interface; may be repeated
     #[arg(long = "pin", value_name = "FIELD", requires = "replay")]
     pinned: Vec<String>,
 
-    /// With --replay: show what threads would fight for if memory lay further by any multiple of 8 bytes below a line's length, or on lines of 128 bytes
+    /// With --replay: show false sharing that would appear at other addresses, shifted by a multiple of 8 bytes, or on
+    /// lines of 128 bytes
     #[arg(long, requires = "replay", conflicts_with = "pinned")]
     latent: bool,
 
@@ -52,19 +53,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
 
-    /// The length of a cache line in bytes; a machine's is its own
+    /// Length of a cache line in bytes; ignored with --machine
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes, conflicts_with = "replay")]
     line_bytes: u64,
 
-    /// How many types to show in lists
+    /// Number of types in each list
     #[arg(long, value_name = "N", default_value = "15", value_parser = few)]
     most: std::num::NonZeroUsize,
 
-    /// Show every type, not those of lists alone
+    /// Show every type instead of lists of the worst ones
     #[arg(long, conflicts_with = "of")]
     all: bool,
 
-    /// How to show it
+    /// Output format
     #[arg(long, value_enum, default_value_t = LayoutFormat::Table)]
     format: LayoutFormat,
 
@@ -74,20 +75,20 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LayoutFormat {
-    /// For people
+    /// Text
     Table,
     /// A drawing of the lines
     Svg,
 }
 
-/// A line's length: what machines have.
+/// Parses the length of a line.
 fn line_bytes(text: &str) -> Result<u64, String> {
     match text {
         "32" => Ok(32),
         "64" => Ok(64),
         "128" => Ok(128),
         "256" => Ok(256),
-        _ => Err("32, 64, 128 or 256 is needed".to_owned()),
+        _ => Err("expected 32, 64, 128 or 256".to_owned()),
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => return lists(args, &types, &name),
     };
     if args.format == LayoutFormat::Svg && of.is_none() {
-        bail_input!("a drawing is of one type: name it");
+        bail_input!("expected a TYPE: a drawing shows one type");
     }
     let layouts: Vec<_> =
         layouts.into_iter().filter_map(|id| Layout::of(&types, id, args.line_bytes)).collect();
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.json.open()?.print(&layouts, text)
 }
 
-/// Proposals for the types of a recording.
+/// Prints proposals for the types of a recording.
 fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     let machine = args.machine.must_be_simulated()?;
     let output = args.json.open()?;
@@ -132,7 +133,7 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     if args.latent {
         let latent = latent_sharing(&recording, &machine, &options).map_err(wrong)?;
         if args.format == LayoutFormat::Svg {
-            bail_input!("latent sharing is shown as a table or as JSON");
+            bail_input!("--latent accepts only the formats table and JSON");
         }
         return output.print(&latent, || table::latent(&latent));
     }
@@ -144,7 +145,7 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
         let all: Vec<_> =
             proposals.iter().flat_map(|of| &of.fields).map(|field| &*field.name).collect();
         bail_input!(
-            "no type that threads fight for has a field {}; there are: {}",
+            "no contended type has a field {}: expected one of {}",
             input::quoted(unknown),
             input::plain(&all.join(", "))
         );
@@ -156,23 +157,22 @@ fn propose(args: &Args, file: &Path) -> anyhow::Result<()> {
     output.print(&proposals, text)
 }
 
-/// Why a type may not be found.
+/// Explains why a type may be missing.
 fn alike(types: &TypeTable, args: &Args) -> String {
     if let Some(why) = types.missing_note() {
         return format!("; {why}");
     }
     if types.is_empty() && args.btf.is_none() {
-        return "; it has no types at all: compile with -g, or install its debug symbols"
-            .to_owned();
+        return "; it has no types: compile with -g, or install its debug symbols".to_owned();
     }
     String::new()
 }
 
-/// The types, what they were read from, and which is asked for.
+/// Returns the types, their source, and the requested type.
 fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
     if let Some(path) = &args.btf {
         if args.of.is_some() {
-            bail_input!("with --btf there is no BINARY; give TYPE alone");
+            bail_input!("unexpected BINARY: with --btf, give only TYPE");
         }
         let bytes = input::bytes(path, MOST_BTF_BYTES).map_err(bad_input)?;
         let types = TypeTable::from_btf(&bytes)
@@ -181,7 +181,7 @@ fn read(args: &Args) -> anyhow::Result<(TypeTable, String, Option<&str>)> {
         return Ok((types, path.display().to_string(), args.binary.as_deref()));
     }
     let binary = args.binary.as_deref();
-    let binary = binary.ok_or_else(|| bad_input(anyhow!("a BINARY or --btf FILE is needed")))?;
+    let binary = binary.ok_or_else(|| bad_input(anyhow!("expected a BINARY or --btf FILE")))?;
     let path = Path::new(binary);
     let wrong = || input::path(path).to_string();
     let opened = Binary::open(path).map_err(|error| bad_input(anyhow!("{}: {error}", wrong())))?;

@@ -1,4 +1,4 @@
-//! A type as a drawing: a row for each cache line, a box for each field, as wide as it has bytes.
+//! A type as a drawing: a row for each cache line, and a box for each field whose width is its size in bytes.
 
 use coreshard_topology::input;
 use coreshard_trace::{Field, Layout, Role, TypeProposals};
@@ -13,14 +13,14 @@ const ROW_HEIGHT: f64 = 34.0;
 const ROW_GAP: f64 = 10.0;
 const HEAD: f64 = 48.0;
 const LEFT: f64 = 56.0;
-/// Lines of one type that are drawn; the kernel has structs of a megabyte.
+/// Lines of one type in a drawing. The kernel has structs of a megabyte.
 const MOST_LINES: u64 = 256;
-/// A box of the legend, and how far its rows are apart.
+/// The size of a box in the legend, and the distance between rows.
 const KEY: f64 = 13.0;
 const KEY_HEIGHT: f64 = 22.0;
-/// Entries of one legend.
+/// Entries in one legend.
 const MOST_KEYS: usize = 24;
-/// Width of a letter over its font's size.
+/// Width of a letter relative to the font size.
 const LETTER: f64 = 0.56;
 
 const STYLE: &str = "
@@ -42,10 +42,10 @@ text { font-family: Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sa
 .several { fill: #8f979e; stroke: #52616e; }
 ";
 
-/// Colours of threads that write.
+/// Number of colours for writing threads.
 const WRITER_COLOURS: usize = 6;
 
-/// The layouts, one below the other.
+/// Draws layouts, one below the other.
 pub(super) fn layouts(layouts: &[Layout]) -> String {
     let by_role = |field: &Field| match field.role {
         Role::Plain => ("plain".to_owned(), String::new()),
@@ -65,7 +65,7 @@ pub(super) fn layouts(layouts: &[Layout]) -> String {
     document(group.add(drawn), top + height)
 }
 
-/// Types that threads fight for, as they lie and as the best proposal has them, each field coloured by who writes it.
+/// Draws contended types with their current layout and the best proposal. The colour of a field shows its writers.
 pub(super) fn proposals(types: &[TypeProposals]) -> String {
     let mut group = Group::new();
     let mut top = MARGIN;
@@ -80,7 +80,7 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
         let by_writer = |field: &Field| {
             let its = of.fields.iter().find(|its| its.name == field.name);
             match its.map_or(&[][..], |its| &its.writers) {
-                [] => ("plain".to_owned(), "nobody writes it".to_owned()),
+                [] => ("plain".to_owned(), "never written".to_owned()),
                 writers => {
                     let set = sets.iter().position(|set| *set == writers).unwrap_or(0);
                     let class = match writers {
@@ -125,7 +125,7 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
     document(group, top)
 }
 
-/// What the colours mean: a small box for each class, and a word beside it.
+/// Draws a box and a description for each class.
 fn legend(key: &[(String, String)], top: f64) -> (Group, f64) {
     let mut group = Group::new();
     let (left, right) = (MARGIN + LEFT, MARGIN + LEFT + LINE_WIDTH);
@@ -144,7 +144,7 @@ fn legend(key: &[(String, String)], top: f64) -> (Group, f64) {
     (group, y - top + KEY_HEIGHT)
 }
 
-/// A layout of fields that are known by name, place and size alone.
+/// Creates a layout from the names, offsets and sizes of fields.
 fn plain_layout(of: &TypeProposals, fields: &[(String, u64, u64)], size_bytes: u64) -> Layout {
     let field = |(name, offset_bytes, size_bytes): &(String, u64, u64)| Field {
         name: name.clone(),
@@ -194,7 +194,7 @@ fn document(group: Group, top: f64) -> String {
         + "\n"
 }
 
-/// A field's class, and what else is said of it where the mouse is.
+/// Returns a field's class, and the text shown on hovering.
 type Paint<'a> = &'a dyn Fn(&Field) -> (String, String);
 
 fn one(layout: &Layout, top: f64, remark: &str, paint: Paint<'_>) -> (Group, f64) {
@@ -239,7 +239,7 @@ fn pixels(layout: &Layout, bytes: u64) -> f64 {
     bytes as f64 * LINE_WIDTH / layout.line_bytes as f64
 }
 
-/// A field is a box on each line that it has bytes on.
+/// Draws a box for a field on each of its lines.
 fn boxes(
     mut group: Group,
     layout: &Layout,

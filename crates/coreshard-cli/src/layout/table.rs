@@ -1,4 +1,4 @@
-//! A type's layout for people, as text.
+//! A type's layout as text.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use coreshard_trace::{Field, LatentSharing, Layout, Mixed, Role, TypeProposals, 
 use crate::common::counted;
 use crate::replay::time;
 
-/// Columns of a field's name and of a type's name before they are cut.
+/// Columns of a field's name and of a type's name. Longer names are cut.
 const NAME_COLUMNS: usize = 34;
 const TYPE_COLUMNS: usize = 40;
 
-/// One record, field by field, with its holes and the borders of lines.
+/// Formats one record, field by field, with holes and boundaries between lines.
 pub(super) fn layout(layout: &Layout) -> String {
     let mut text = format!(
         "{} {}: {} bytes, aligned to {}, {} of {} bytes",
@@ -51,7 +51,7 @@ pub(super) fn layout(layout: &Layout) -> String {
             format!("  {at:>6} {:>5}  {line:>4}  · padding", layout.padding_bytes),
         ));
     }
-    // Fields of one place keep the source's order.
+    // Fields with the same offset keep the source's order.
     rows.sort_by_key(|(offset, is_hole, _)| (*offset, !*is_hole));
     let mut line = 0;
     for (offset, _, row) in rows {
@@ -87,7 +87,7 @@ fn row(field: &Field, layout: &Layout) -> String {
     )
 }
 
-/// What all of a program's types have to tell.
+/// Formats the lists of a program's worst types.
 pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixed]) -> String {
     let mut text = format!("{}: {}\n", input::quoted(name), counted(records, "type"));
     if records == 0 {
@@ -109,7 +109,7 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
     if wasted.is_empty() {
         text.push_str("  none\n");
     }
-    text.push_str("\natomics and locks beside other fields of their line\n   size  type: what many write | what lies beside it\n");
+    text.push_str("\natomics and locks beside other fields of their line\n   size  type: atomics and locks | other fields\n");
     for found in mixed {
         let layout = &found.layout;
         let _ = writeln!(
@@ -128,16 +128,16 @@ pub(super) fn lists(name: &str, records: usize, wasted: &[Wasted], mixed: &[Mixe
     text
 }
 
-/// What could be done about types that threads fight for.
+/// Formats proposals for contended types.
 pub(super) fn proposals(types: &[TypeProposals]) -> String {
     let mut text = String::new();
     if types.is_empty() {
-        text.push_str("no type with a name costs 1 % of the threads' time by false sharing\n");
+        text.push_str("no named type loses 1 % of the threads' time to false sharing\n");
     }
     for of in types {
         let _ = writeln!(
             text,
-            "{}: {} of {} bytes, {:.0} % of the time it costs is false sharing\n  now                 {:>10}, of which threads lose {}",
+            "{}: {} of {} bytes, {:.0} % of its cost is false sharing\n  now                 {:>10}, of which threads lose {}",
             input::plain(&of.name),
             counted(of.objects, "object"),
             of.size_bytes,
@@ -167,23 +167,24 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
     text
 }
 
-/// What threads would fight for elsewhere.
+/// Formats latent false sharing.
 pub(super) fn latent(found: &[LatentSharing]) -> String {
     if found.is_empty() {
-        return "nothing would be fought for elsewhere that is not where it lies\n".to_owned();
+        return "no latent false sharing: no object would be contended at another address\n"
+            .to_owned();
     }
     let mut text = String::new();
     for of in found {
         let _ = writeln!(
             text,
-            "{}: {} lost by false sharing as it lies",
+            "{}: {} lost to false sharing now",
             input::plain(&of.object),
             time(of.now_ns)
         );
         for case in &of.elsewhere {
             let place = match case.shift_bytes {
                 0 => format!("on lines of {} bytes", case.line_bytes),
-                shift => format!("{shift} bytes further"),
+                shift => format!("shifted by {shift} bytes"),
             };
             let _ = writeln!(text, "  {:>10} {place}", time(case.false_ns));
         }
@@ -191,7 +192,7 @@ pub(super) fn latent(found: &[LatentSharing]) -> String {
     text
 }
 
-/// The first names of a list.
+/// Formats the first names of a list.
 fn few(names: &[String]) -> String {
     const MOST: usize = 5;
     let mut text =

@@ -1,4 +1,4 @@
-//! The engines: what sees a program's accesses, and how the program is run under it.
+//! The engines, which observe a program's accesses, and the commands that run a program with them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,12 +10,12 @@ use coreshard_trace::ProgramFile;
 use super::library::{self, Library};
 use crate::common::{bad_input, bail_input, output};
 
-/// What sees a program's accesses.
+/// An engine that observes a program's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Engine {
-    /// Calls that the compiler puts before each access; see --flags
+    /// Calls that the compiler inserts before each access; see --flags
     Tsan,
-    /// QEMU's user emulation: any program as it is, much slower
+    /// QEMU's user emulation, for unmodified programs; much slower
     Qemu,
 }
 
@@ -28,7 +28,7 @@ impl Engine {
     }
 }
 
-/// A language that flags are for.
+/// A language with compiler flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Language {
     /// For gcc; for clang, add -fno-sanitize-link-runtime
@@ -36,20 +36,20 @@ pub(super) enum Language {
     /// For g++; for clang++, add -fno-sanitize-link-runtime
     #[value(name = "c++")]
     Cpp,
-    /// For RUSTFLAGS of a nightly compiler, with -Zbuild-std where the standard library is to be seen, too
+    /// For RUSTFLAGS of a nightly compiler; add -Zbuild-std to also record the standard library
     Rust,
 }
 
-/// The flags for a language, in one line.
+/// Returns the flags for a language in one line.
 pub(super) fn flags(language: Language) -> anyhow::Result<String> {
     let library = library::built(&library::TSAN, &library::compiler())?;
     let folder = library.parent().context("a file has a folder")?.display().to_string();
     Ok(match language {
-        // -ltsan, which GCC adds by itself, finds ours first.
+        // GCC adds -ltsan, for which it finds our library first.
         Language::C | Language::Cpp => {
             format!("-g -fsanitize=thread -L{folder} -Wl,-rpath,{folder} -lcoreshard_tsan")
         }
-        // First: what is linked before it would be called in its place.
+        // It must come first. Functions of libraries linked before it would be called instead.
         Language::Rust => format!(
             "-g -Cstrip=none -Zsanitizer=thread -Zexternal-clangrt -Cunsafe-allow-abi-mismatch=sanitizer \
              -Zpre-link-arg=-L{folder} -Zpre-link-arg=-Wl,-rpath,{folder} -Zpre-link-arg=-Wl,--no-as-needed \
@@ -58,7 +58,7 @@ pub(super) fn flags(language: Language) -> anyhow::Result<String> {
     })
 }
 
-/// The engine that records a program: the one that was asked for, or else the one that the program was built for.
+/// Returns the requested engine, or else the one that the program was built for.
 pub(super) fn chosen(asked: Option<Engine>, program: &[String]) -> anyhow::Result<Engine> {
     if let Some(engine) = asked {
         return Ok(engine);
@@ -81,7 +81,7 @@ pub(super) fn chosen(asked: Option<Engine>, program: &[String]) -> anyhow::Resul
 }
 
 fn found_or_error(program: &str) -> anyhow::Result<PathBuf> {
-    let absent = || anyhow!("{} is not there, also not in PATH", input::quoted(program));
+    let absent = || anyhow!("cannot find the program {}, also not in PATH", input::quoted(program));
     found(program).ok_or_else(|| bad_input(absent()))
 }
 
@@ -98,14 +98,14 @@ fn emulator_of(program: &ProgramFile) -> String {
     format!("qemu-{}", program.architecture())
 }
 
-/// A program that is to be recorded.
+/// A program with its recorder.
 pub(super) struct RecordedCommand {
     pub(super) command: Command,
-    /// The processor's architecture that it is for.
+    /// The architecture of the program.
     pub(super) architecture: &'static str,
 }
 
-/// The command that runs a program under an engine.
+/// Returns the command that runs a program with an engine.
 pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<RecordedCommand> {
     match engine {
         Engine::Tsan => {
@@ -117,7 +117,8 @@ pub(super) fn command(engine: Engine, program: &[String]) -> anyhow::Result<Reco
     }
 }
 
-/// Under QEMU's user emulation, with the plugin in it, and the guest's own part where that can be built.
+/// Returns the command that runs a program in QEMU's user emulation with our plugin and, if it can be built, the
+/// library in the emulated program.
 fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
     let path = found_or_error(&program[0])?;
     let kind = kind_of(&path)?;
@@ -125,7 +126,7 @@ fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
     let plugin = library::built(plugin_for(&emulator)?, &library::compiler())?;
     let mut command = Command::new(&emulator);
     command.arg("-plugin").arg(plugin);
-    // What the program starts itself runs without us.
+    // Child processes of the program must not use the spool.
     command.args(["-U", "CORESHARD_SPOOL"]);
     let is_ours = architecture == std::env::consts::ARCH;
     let system = PathBuf::from(format!("/usr/{architecture}-linux-gnu"));
@@ -150,7 +151,7 @@ fn emulated(program: &[String]) -> anyhow::Result<RecordedCommand> {
     Ok(RecordedCommand { command, architecture })
 }
 
-/// The plugin for the version of QEMU that is here: from 9 on, an instruction's bytes are asked for in another way.
+/// Returns the plugin for the installed version of QEMU. Version 9 changed the interface for an instruction's bytes.
 fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     let told = Command::new(emulator).arg("--version").output().map_err(|error| {
         bad_input(anyhow!(
@@ -168,7 +169,7 @@ fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     let major = told.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
     match major {
         Some(0..=6) | None => bail!(
-            "{emulator} says {}; version 7 or later is needed, with plugins",
+            "unknown version of {emulator}: {}; expected version 7 or later, with plugins",
             input::quoted(told.lines().next().unwrap_or_default())
         ),
         Some(7..=8) => Ok(&library::PLUGIN_1),
@@ -176,7 +177,7 @@ fn plugin_for(emulator: &str) -> anyhow::Result<&'static Library> {
     }
 }
 
-/// The file that a shell would run by this name.
+/// Returns the file that a shell would run for this name.
 pub(super) fn found(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Path::new(name).is_file().then(|| PathBuf::from(name));

@@ -1,4 +1,4 @@
-//! Follows a program while it runs: opens and closes windows, takes its events out of the spool, and writes them.
+//! Follows a program while it runs: opens and closes windows, and writes the events from its spool to the file.
 
 use std::process::{Child, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use super::signals::{self, Order, Orders};
 use super::slices::{Slices, Windows};
 use crate::common::{Growing, bad_input, bail_input, output};
 
-/// How long to wait where nothing is there to be taken.
+/// The time to wait if no chunk is ready.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Room for the end of a recording, and for what packing adds to a chunk that cannot be packed.
+/// Space for the end of a recording, and for the overhead of a chunk that cannot be compressed.
 const END_BYTES: u64 = 4_096;
 
-/// Ends the program with the command.
+/// Ends the program together with the command.
 struct Ends(Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -32,13 +32,13 @@ impl Drop for Ends {
 /// Limits of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Of the file.
+    /// Maximum size of the file.
     pub(super) most_bytes: u64,
-    /// Of the memory that recording takes in the program and in this command.
+    /// Maximum memory for recording, in the program and in this command.
     pub(super) memory_bytes: u64,
 }
 
-/// Runs the program to its end, and gives its status on.
+/// Runs the program to its end and returns its exit status.
 pub(super) fn follow(
     recorded: RecordedCommand,
     engine: Engine,
@@ -92,7 +92,7 @@ pub(super) fn follow(
         }
         let taken = spool.take(ended.is_some(), |chunk| {
             let bytes = chunk.events.len() as u64;
-            // The packed chunk is hardly longer than its events, and the file's end needs room.
+            // A compressed chunk is hardly longer than its events, and the file's end needs space.
             is_full |= writer.written_bytes() + bytes + END_BYTES > limits.most_bytes;
             raw_bytes += bytes;
             if is_full { Ok(()) } else { writer.chunk(chunk.thread, chunk.order, chunk.events) }
@@ -126,19 +126,19 @@ pub(super) fn follow(
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Why there is no recording. The file is left as it was.
+/// Explains an empty recording. The output file is left unchanged.
 fn nothing_recorded(engine: Engine, program: &str, status: ExitStatus) -> String {
     let program = input::quoted(program);
     let remedy = match engine {
         Engine::Tsan => {
             "it was not built for recording (coreshard record --flags), so leave out --engine tsan to emulate it"
         }
-        Engine::Qemu => "it did not come so far as to run",
+        Engine::Qemu => "it did not start to run",
     };
     format!("{program} ended ({status}), and nothing was recorded: {remedy}")
 }
 
-/// What a recording has not.
+/// Returns the gaps of a recording.
 fn lacks(
     counts: &SpoolCounts,
     engine: Engine,
@@ -162,7 +162,7 @@ fn lacks(
     lacks
 }
 
-/// As a shell tells it: of a program that a signal ended, 128 and the signal's number.
+/// Returns the exit status as a shell reports it: 128 plus the signal's number if a signal ended the program.
 fn code_of(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)

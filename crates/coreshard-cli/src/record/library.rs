@@ -1,8 +1,8 @@
-//! The recorders: small libraries in C, which the command carries as sources, and builds when they are first needed with the
-//! compiler that is here.
+//! The recorders: small C libraries that the command embeds as sources and builds on first use with the installed
+//! compiler.
 //!
-//! They lie in the user's cache folder, under a name made of their source and the compiler's flags, so that a new version of
-//! the command never uses an old one's.
+//! They are kept in the user's cache folder. Their names contain a hash of the source and the compiler's flags, so that
+//! a new version of the command never uses an old library.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,20 +12,20 @@ use std::process::{Command, Stdio};
 use crate::common::{bad_input, sum_of};
 use anyhow::{Context, anyhow, bail};
 
-// By a link, which a package of this crate has the files for.
+// The path is a symbolic link in this crate, so that its package contains the sources.
 macro_rules! source {
     ($($name:literal),*) => { concat!($(include_str!(concat!("../../recorders/", $name))),*) };
 }
 
-/// A recorder's library.
+/// A recorder library.
 pub(super) struct Library {
     name: &'static str,
     source: &'static str,
-    /// What the compiler's defines and other flags are besides those of all.
+    /// Defines and flags in addition to the common ones.
     flags: &'static [&'static str],
 }
 
-/// Beneath the calls that compilers put before each access.
+/// Implements the calls that compilers insert before each access.
 pub(super) const TSAN: Library = Library {
     name: "coreshard_tsan",
     source: source!(
@@ -52,15 +52,15 @@ const PLUGIN_SOURCE: &str = source!(
     "qemu/plugin.c"
 );
 
-/// Within QEMU up to version 8.
+/// The plugin for QEMU up to version 8.
 pub(super) const PLUGIN_1: Library =
     Library { name: "coreshard_qemu", source: PLUGIN_SOURCE, flags: &["-DPLUGIN_VERSION=1"] };
 
-/// Within QEMU from version 9 on.
+/// The plugin for QEMU from version 9 on.
 pub(super) const PLUGIN_2: Library =
     Library { name: "coreshard_qemu", source: PLUGIN_SOURCE, flags: &["-DPLUGIN_VERSION=2"] };
 
-/// Within the program that QEMU runs.
+/// The library inside of an emulated program.
 pub(super) const GUEST: Library = Library {
     name: "coreshard_guest",
     source: source!(
@@ -75,12 +75,12 @@ pub(super) const GUEST: Library = Library {
     flags: &[],
 };
 
-/// The compiler of this machine's programs.
+/// Returns the compiler for this machine.
 pub(super) fn compiler() -> String {
     std::env::var("CC").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".to_owned())
 }
 
-/// Where the library is, which is built where it was not yet.
+/// Returns the path of the library, and builds it first if it is missing.
 pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf> {
     let Library { name, source, flags } = library;
     const FLAGS: [&str; 10] = [
@@ -90,14 +90,14 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
         "-fPIC",
         "-shared",
         "-fno-builtin",
-        // C++ may leave by one through a function of ours.
+        // A C++ exception may pass through one of our functions.
         "-fexceptions",
         "-fno-sanitize=all",
         "-ftls-model=initial-exec",
         "-pthread",
     ];
     let parts = [source, &*FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH];
-    // The same in every version of the command.
+    // The hash is the same in every version of the command.
     let key = sum_of(parts.iter().flat_map(|part| part.bytes().chain([0])).map(u64::from));
     let folder = cache()?.join(format!("recorders-{key:016x}"));
     let library = folder.join(format!("lib{name}.so"));
@@ -105,7 +105,7 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
         return Ok(library);
     }
     private_folder(&folder)?;
-    // Built beside its place, so that nobody finds half of it.
+    // Built under another name and renamed, so that no process loads an incomplete library.
     let half = folder.join(format!(".{}-{name}", std::process::id()));
     let mut compile = Command::new(compiler)
         .args(FLAGS)
@@ -116,9 +116,7 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| {
-            anyhow!("{compiler}, which is to build the recorder, does not start: {error}")
-        })?;
+        .map_err(|error| anyhow!("cannot start {compiler} to build the recorder: {error}"))?;
     if let Some(mut stdin) = compile.stdin.take() {
         stdin.write_all(source.as_bytes())?;
     }
@@ -132,7 +130,7 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
     }
     fs::rename(&half, &library)?;
     if *name == TSAN.name {
-        // What GCC looks for by itself.
+        // GCC links this name by default.
         match std::os::unix::fs::symlink(&library, folder.join("libtsan.so")) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(error.into());
@@ -143,7 +141,7 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
     Ok(library)
 }
 
-/// The user's folder for what can be made again.
+/// Returns the user's cache folder.
 fn cache() -> anyhow::Result<PathBuf> {
     let set =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -153,7 +151,7 @@ fn cache() -> anyhow::Result<PathBuf> {
     Ok(folder.join("coreshard"))
 }
 
-/// Code is loaded from it: nobody else may write there.
+/// Creates the folder. Code is loaded from it, so no other user may be able to write there.
 fn private_folder(folder: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new()

@@ -1,4 +1,4 @@
-//! `coreshard record`: runs a program and records what its threads do to memory.
+//! `coreshard record`: runs a program and records the memory accesses of its threads.
 
 mod engine;
 mod follow;
@@ -27,44 +27,44 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the recording goes
+    /// Output file
     #[arg(short, long, value_name = "FILE", default_value = "coreshard.trace")]
     output: PathBuf,
 
-    /// The recorder; without it, tsan for a program that was built for it, and else qemu
+    /// Recorder [default: tsan for a program that was built for it, otherwise qemu]
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 
-    /// Print the compiler's and linker's flags for programs that are to be recorded by the engine tsan, and build what
-    /// they name
+    /// Print the compiler's and linker's flags for programs that the engine tsan is to record, and build the library in
+    /// them
     #[arg(long, value_enum, value_name = "LANGUAGE", conflicts_with = "program")]
     flags: Option<Language>,
 
-    /// Begin so many milliseconds after the program
+    /// Start recording this long after the program's start, in milliseconds
     #[arg(long, value_name = "MS", default_value = "0", value_parser = milliseconds)]
     from: u64,
 
-    /// End so many milliseconds after the program's begin; it runs on
+    /// Stop recording this long after the program's start, in milliseconds; the program continues
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     to: Option<u64>,
 
-    /// Record MS milliseconds out of each OF, in all threads at once
+    /// Record the first MS milliseconds of every OF milliseconds, in all threads at once
     #[arg(long, value_name = "MS/OF", value_parser = sample)]
     sample: Option<(u64, u64)>,
 
-    /// At most so many bytes in the file: when half of them are used, time slices are recorded, first a tenth of the time and
-    /// then less; the program runs on
+    /// Maximum size of the file. When it is half full, only slices of the time are recorded: first a tenth, later less.
+    /// The program continues
     #[arg(long, value_name = "BYTES", default_value = "4294967296", value_parser = many::<NonZeroU64>)]
     max_size: NonZeroU64,
 
-    /// At most so many bytes of memory for recording, 64 MiB at least; a thread waits while no more may be used
+    /// Maximum memory for recording, at least 64 MiB; threads wait while it is used up
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = memory)]
     max_memory: u64,
 
     #[command(flatten)]
     force: ForceArgs,
 
-    /// The program, and its arguments
+    /// Program to run, with its arguments
     #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
     program: Vec<String>,
 }
@@ -76,25 +76,25 @@ impl Args {
     }
 }
 
-/// Memory: enough for a hundred threads at least.
+/// Parses a size of memory, which must be enough for about a hundred threads.
 fn memory(text: &str) -> Result<u64, String> {
     whole::<u64, { Spool::LEAST_BYTES }, { Spool::MOST_BYTES }>(text)
 }
 
-/// A time of a program: a year at most.
+/// Parses a time, at most a year.
 fn milliseconds(text: &str) -> Result<u64, String> {
     whole::<u64, 0, 31_536_000_000>(text)
 }
 
 fn sample(text: &str) -> Result<(u64, u64), String> {
-    let wrong = || "two numbers of milliseconds are needed, such as 10/1000".to_owned();
+    let wrong = || "expected two numbers of milliseconds, such as 10/1000".to_owned();
     let (open, of) = text.split_once('/').ok_or_else(wrong)?;
     let (open, of) =
         (milliseconds(open).map_err(|_| wrong())?, milliseconds(of).map_err(|_| wrong())?);
     if open == 0 || open > of { Err(wrong()) } else { Ok((open, of)) }
 }
 
-/// Runs the subcommand; its status is the program's.
+/// Runs the subcommand. The exit status is the program's.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(language) = args.flags {
         output::print(&(engine::flags(language)? + "\n"))?;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail_input!("expected a program, as in: coreshard record ./program --its options");
     }
     if args.to.is_some_and(|to| to <= args.from) {
-        bail_input!("--to is not after --from, so nothing would be recorded");
+        bail_input!("invalid --to: expected a time after --from");
     }
     let windows = Windows { from_ms: args.from, to_ms: args.to, sample_ms: args.sample };
     args.force.apply();

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM while a program is recorded: they are the program's, and what it did until then is kept.
+//! Ctrl-C and SIGTERM while a program is recorded. They are passed on to the program, and the recording up to its end
+//! is kept.
 
 use std::io;
 use std::process::Child;
@@ -11,30 +12,30 @@ use rustix::termios::tcgetpgrp;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
 
-/// What a signal asks for.
+/// The action for a signal.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// The first: the program may end in its own way.
+    /// Pass on the first signal, so that the program can end in its own way.
     PassOn(Signal),
-    /// A further one: it is ended.
+    /// Kill the program after a further signal.
     Kill,
 }
 
-/// The signals that came, one after the other.
+/// The received signals.
 pub(super) struct Orders {
     signals: Signals,
     has_passed: bool,
 }
 
 impl Orders {
-    /// From now on the command does not end by Ctrl-C or SIGTERM.
+    /// Starts to handle Ctrl-C and SIGTERM. From then on they do not end the command.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let signals = Signals::new(ENDING);
         let signals = signals.context("cannot listen for Ctrl-C and SIGTERM")?;
         Ok(Self { signals, has_passed: false })
     }
 
-    /// The next of them that asks for something.
+    /// Returns the action for the next signal that needs one.
     pub(super) fn next(&mut self) -> Option<Order> {
         for signal in self.signals.pending() {
             if self.has_passed {
@@ -52,15 +53,15 @@ impl Orders {
     }
 }
 
-/// Whether a terminal's Ctrl-C goes to this process, and so to the program itself, which is in the same group.
+/// Whether Ctrl-C in the terminal reaches this process, and with it the program, which is in the same process group.
 fn has_terminal() -> bool {
     let terminal = open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     terminal.and_then(tcgetpgrp).is_ok_and(|group| group == getpgrp())
 }
 
-/// Sends it to a program that was not waited for.
+/// Sends a signal to a program that has not been waited for.
 pub(super) fn pass_on(program: &Child, signal: Signal) -> anyhow::Result<()> {
     kill_process(Pid::from_child(program), signal)
         .map_err(io::Error::from)
-        .context("the program cannot be told to end")
+        .context("cannot send a signal to the program")
 }

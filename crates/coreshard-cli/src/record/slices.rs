@@ -1,20 +1,23 @@
-//! Which part of a program's time is recorded: the windows that were asked for, and time slices once the file is half full.
+//! Chooses the recorded parts of a program's time: the requested windows, and slices of the time once the file is half
+//! full.
 //!
-//! A recording that grows without end would stop at its size limit, and tell nothing of what the program did later. So when half of
-//! the limit is used, a tenth of the time is recorded; when half of the rest is used, a hundredth; and so on.
+//! A recording that continued at the same rate would stop at its size limit and miss the rest of the program. Once half
+//! of the limit is used, a tenth of the time is recorded. Once half of the rest is used, a hundredth is recorded, and
+//! so on.
 
 use std::time::Duration;
 
 use coreshard_trace::Lack;
 
-/// A slice is long enough for several round trips of a contended lock, and short beside a program's phases.
+/// The length of a slice. It is long enough for several transfers of a contended lock, and short compared with a
+/// program's phases.
 const SLICE_MS: u64 = 10;
-/// By how much the time between slices grows with each step.
+/// The factor by which the time between slices grows with each step.
 const RARER: u64 = 10;
-/// The rarest slices: one in 100 seconds.
+/// The maximum number of steps, after which there is one slice in 100 seconds.
 const MOST_STEPS: u32 = 4;
 
-/// The windows that were asked for.
+/// The requested windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Windows {
     pub(super) from_ms: u64,
@@ -23,7 +26,7 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Which of them is open after so many milliseconds.
+    /// Returns the number of the window that is open at this time, if any.
     fn at(&self, now_ms: u64) -> Option<u64> {
         if now_ms < self.from_ms || self.to_ms.is_some_and(|to| now_ms >= to) {
             return None;
@@ -43,15 +46,15 @@ impl Windows {
 pub(super) struct Slices {
     windows: Windows,
     most_bytes: u64,
-    /// How often the slices have become rarer, and when they did last.
+    /// The number of steps so far, and the time of the last one.
     steps: u32,
     stepped_ms: u64,
-    /// When slices began, and how much of the time since then was recorded.
+    /// The start of the first slice, and the time recorded since then.
     began_ms: Option<u64>,
     recorded: Duration,
-    /// The window, and the slice in it, that are open now.
+    /// The open window and slice.
     open: Option<(u64, u64)>,
-    /// The last window's number, and when it was looked at.
+    /// The number of the last window, and the time of the last call.
     number: u32,
     looked_at: Duration,
 }
@@ -71,7 +74,8 @@ impl Slices {
         }
     }
 
-    /// The number of the window that is open when the program has run for `now` and the file has so many bytes; 0 if none is.
+    /// Returns the number of the open window when the program has run for `now` and the file has `written_bytes`; 0 if
+    /// no window is open.
     pub(super) fn window(&mut self, now: Duration, written_bytes: u64) -> u32 {
         let now_ms = now.as_millis() as u64;
         if self.open.is_some() && self.began_ms.is_some() {
@@ -87,7 +91,7 @@ impl Slices {
             if self.steps == 0 {
                 return Some(0);
             }
-            // The first slice of a step comes after a pause, as the step was taken in an open one.
+            // The first slice of a step comes after a pause, because the step happened in an open slice.
             let since = now_ms - self.stepped_ms;
             let period = SLICE_MS * RARER.pow(self.steps);
             (since % period >= period - SLICE_MS).then_some(since / period)
@@ -100,7 +104,7 @@ impl Slices {
         if open.is_some() { self.number } else { 0 }
     }
 
-    /// The time that was left out between slices of a program that ran for `ran`.
+    /// Returns the time that was skipped between slices, for a program that ran for `ran`.
     pub(super) fn lack(&self, ran: Duration) -> Option<Lack> {
         let from_ms = self.began_ms?;
         let of_ms = (ran.as_millis() as u64).saturating_sub(from_ms);
@@ -108,7 +112,7 @@ impl Slices {
     }
 }
 
-/// How often half of what is left has been used up.
+/// Returns how many times half of the remaining space was used up.
 fn steps(written_bytes: u64, most_bytes: u64) -> u32 {
     let left = most_bytes.saturating_sub(written_bytes).max(1);
     (most_bytes / left).max(1).ilog2().min(MOST_STEPS)
@@ -124,7 +128,7 @@ mod tests {
     fn slices_become_rarer_with_each_half_of_what_is_left() {
         let written = [0, 499, 500, 749, 750, 875, 1_000];
         assert_eq!(written.map(|bytes| steps(bytes, 1_000)), [0, 0, 1, 1, 2, 3, 4]);
-        assert_eq!(steps(16, 1), 0, "a limit below the head is told as reached");
+        assert_eq!(steps(16, 1), 0, "a limit below the header's size counts as reached");
     }
 
     #[test]
@@ -144,7 +148,7 @@ mod tests {
             (0..4).flat_map(|slice| 1_090 + slice * 100..1_100 + slice * 100).collect();
         assert_eq!(open, expected);
         assert_eq!(slices.window(ms(1_400), 600), 0);
-        assert_eq!(slices.number, 5, "each slice is a window of its own");
+        assert_eq!(slices.number, 5, "each slice is a separate window");
         let lack = Lack::Slices { from_ms: 1_000, recorded_ms: 40, of_ms: 400 };
         assert_eq!(slices.lack(ms(1_400)), Some(lack));
     }

@@ -1,4 +1,4 @@
-//! `coreshard replay`: a recording on a machine that is not there.
+//! `coreshard replay`: replays a recording on a simulated machine.
 
 mod page;
 mod table;
@@ -15,20 +15,20 @@ use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
 use coreshard_trace::{Recording, ReplayOptions, replay};
 
-/// Where threads of a recording go on a machine; for all commands that replay.
+/// The placement of a recording's threads on a machine, for all commands that replay.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlacementArgs {
-    /// Which CPUs the threads have: spread (as far apart as can be), compact, or a list such as 0-7,64
+    /// CPUs of the threads: spread (as far apart as possible), compact, or a list such as 0-7,64
     #[arg(long, value_name = "PLACEMENT", default_value = "spread", value_parser = placement)]
     placement: Placement,
 
-    /// Threads that share a CPU
+    /// Number of threads that share a CPU
     #[arg(long, value_name = "N", default_value = "1", value_parser = few)]
     threads_per_cpu: NonZeroUsize,
 }
 
 impl PlacementArgs {
-    /// The options as they were given; empty for the default ones.
+    /// Formats the options that are not the default ones.
     fn again(&self) -> String {
         let placement = match &self.placement {
             Placement::Spread => String::new(),
@@ -44,7 +44,7 @@ impl PlacementArgs {
         }
     }
 
-    /// For a machine, which must have the CPUs of a list.
+    /// Returns the options for a machine, which must have all listed CPUs.
     pub(crate) fn options_on(
         &self,
         machine: &Machine,
@@ -54,7 +54,11 @@ impl PlacementArgs {
         if let Placement::List(list) = &self.placement
             && let Some(missing) = list.iter().find(|id| cpus.iter().all(|cpu| cpu.id != **id))
         {
-            bail_input!("--placement: {} has no CPU {}", machine.topology().name(), missing.0);
+            bail_input!(
+                "invalid --placement: {} has no CPU {}",
+                machine.topology().name(),
+                missing.0
+            );
         }
         Ok(ReplayOptions {
             placement: self.placement.clone(),
@@ -71,12 +75,12 @@ fn placement(text: &str) -> Result<Placement, String> {
         "compact" => Ok(Placement::Compact),
         list => match list.parse::<CpuSet>() {
             Ok(cpus) if !cpus.is_empty() => Ok(Placement::List(cpus.iter().collect())),
-            _ => Err("spread, compact or a list of CPUs such as 0-7,64 is needed".to_owned()),
+            _ => Err("expected spread, compact or a list of CPUs such as 0-7,64".to_owned()),
         },
     }
 }
 
-/// Lines that are shown where nobody says how many.
+/// The default number of lines.
 const LINES: usize = 10;
 
 /// The options of `coreshard replay`.
@@ -93,8 +97,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
 
-    /// How many lines to show, the costliest first; without it 10, and none in the text that costs less than a hundredth
-    /// of the first
+    /// Number of lines to show, the costliest first [default: 10, except lines that cost less than a hundredth of the
+    /// first]
     #[arg(long, value_name = "N", value_parser = few)]
     lines: Option<NonZeroUsize>,
 
@@ -105,13 +109,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     json: JsonArgs,
 
-    /// Write a page for browsers
+    /// Write an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 impl Args {
-    /// The machine and the placement, as they were given.
+    /// Formats the machine and the placement as options.
     fn options_again(&self) -> String {
         format!(" --machine {}{}", shell_word(self.machine.name()), self.placement.again())
     }
@@ -126,7 +130,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     html.as_ref().map_or(Ok(()), |html| html.is_not(&args.file))?;
     let (threads, cpus) = (recording.threads().len(), machine.topology().cpus().len());
     if threads > cpus * args.placement.threads_per_cpu.get() {
-        output::warn(&format!("note: {threads} threads take turns on {cpus} CPUs"));
+        output::warn(&format!("note: {threads} threads share {cpus} CPUs"));
     }
     let most_lines = args.lines.map_or(LINES, NonZeroUsize::get);
     let options = args.placement.options_on(&machine, most_lines)?;

@@ -1,4 +1,4 @@
-//! A replay as a page that needs nothing else: its lines with a strip of their bytes, and the words below.
+//! A replay as a self-contained page: each line has a strip with its bytes, and a table of the words below.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use coreshard_trace::{AccessKind, LineView, Recording, ReplayReport, Sharing};
 use super::table::{access, most_lost, place, time};
 use super::verdict::verdict;
 
-/// Objects and threads that are shown, those first that cost or lose most.
+/// Objects and threads in a table, the costliest first.
 const MOST_ROWS: usize = 64;
 
 const STYLE: &str = "
@@ -26,11 +26,11 @@ svg { display: block; height: auto; margin: .5rem 0; width: 100%; }
 .false { color: #b4551d; } .true { color: #3a5fb0; } .both { color: #7a4a9e; }
 ";
 
-/// Colours of threads, by their numbers.
+/// Colours of threads, by thread number.
 const COLOURS: [&str; 8] =
     ["#5f9794", "#c97a3c", "#8592bd", "#b85454", "#97a365", "#9a6fb0", "#b39b3d", "#5f7f9f"];
 
-/// Of what several threads write, and of what none writes.
+/// Colours of words that several threads write, and of words that no thread writes.
 const SEVERAL: &str = "#333c";
 const READ: &str = "#8886";
 
@@ -74,7 +74,7 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
     };
     let _ = write!(
         body,
-        "<h2>{number}. {}</h2><p><strong class=\"{sharing}\">{}</strong>: {}, of which {} for false sharing. {}.</p>{}",
+        "<h2>{number}. {}</h2><p><strong class=\"{sharing}\">{}</strong>: {}, {} of it for false sharing. {}.</p>{}",
         escaped(&line.object),
         if sharing == "both" {
             "true and false sharing".to_owned()
@@ -104,7 +104,7 @@ fn one(body: &mut String, number: usize, line: &LineView, line_bytes: u64) {
     table(body, &head, rows);
 }
 
-/// A table; columns whose heads begin with `#` are of numbers.
+/// Formats a table. Columns whose headings begin with `#` contain numbers.
 fn table(body: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     let class = |head: &str| if head.starts_with('#') { " class=\"n\"" } else { "" };
     body.push_str("<table>");
@@ -120,7 +120,7 @@ fn table(body: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String
     body.push_str("</table>");
 }
 
-/// What helps, as a sentence of its own: what kind of sharing it is was said.
+/// Returns the remedy as a sentence. The page has already named the kind of sharing.
 fn advice(sentence: &str) -> String {
     let advice = sentence.strip_prefix("false sharing: ").unwrap_or(sentence);
     let mut letters = advice.chars();
@@ -156,7 +156,7 @@ fn colour_of(thread: u32) -> &'static str {
     COLOURS[thread as usize % COLOURS.len()]
 }
 
-/// What the strips' colours mean: of threads, those that write what is shown.
+/// Formats the colours of the strips. Only threads that write have one.
 fn legend(report: &ReplayReport) -> String {
     let words = report.lines.iter().flat_map(|line| &line.words);
     let alone = words.filter(|word| word.access != AccessKind::Load && word.threads.len() == 1);
@@ -169,18 +169,18 @@ fn legend(report: &ReplayReport) -> String {
         entry(colour_of(*thread), &format!("thread {thread}"));
     }
     entry(SEVERAL, "several threads");
-    entry(READ, "nobody: it is only read");
+    entry(READ, "no thread: the word is only read");
     let more = if writers.len() > COLOURS.len() {
         " Further threads have these colours again."
     } else {
         ""
     };
     format!(
-        "<p>A strip is a line; each of its boxes is coloured by who writes it most:{key}.{more}</p>"
+        "<p>A strip is a line; the colour of a box is that of the thread that writes it most:{key}.{more}</p>"
     )
 }
 
-/// The line's bytes as boxes, coloured by who writes them.
+/// Draws the line's bytes as boxes. The colour of a box shows its writers.
 fn strip(line: &LineView, line_bytes: u64) -> String {
     const WIDTH: f64 = 768.0;
     let pixels = |bytes: u64| bytes as f64 * WIDTH / line_bytes as f64;
@@ -188,7 +188,7 @@ fn strip(line: &LineView, line_bytes: u64) -> String {
         "<svg viewBox=\"0 0 {WIDTH} 34\" width=\"{WIDTH}\" height=\"34\" role=\"img\"><rect width=\"{WIDTH}\" height=\"34\" fill=\"#8882\"/>"
     );
     let mut drawn = Vec::new();
-    // What is written first: what is only read is drawn where nothing is written.
+    // Draw written words first. Words that are only read fill the remaining space.
     let by_writes = |is_read: bool| {
         line.words.iter().filter(move |word| (word.access == AccessKind::Load) == is_read)
     };

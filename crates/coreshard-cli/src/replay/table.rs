@@ -1,4 +1,4 @@
-//! A replay for people, as text.
+//! A replay as text.
 
 use std::fmt::Write as _;
 
@@ -7,25 +7,25 @@ use coreshard_trace::{
     AccessKind, LineView, LockView, Recording, ReplayReport, Sharing, ThreadView, WordView,
 };
 
-/// Words of a line that are shown.
+/// Words of a line in the output.
 const MOST_WORDS: usize = 16;
-/// Locks that are shown.
+/// Locks in the output.
 const MOST_LOCKS: usize = 5;
-/// Threads that are shown.
+/// Threads in the output.
 const MOST_THREADS: usize = 8;
 
-/// A line that costs less than the first one's cost over this is left out, unless all are asked for.
+/// Lines that cost less than this fraction of the first line's cost are omitted by default.
 const NEGLIGIBLE: f64 = 100.0;
 
-/// Accesses by one line of code that may be an object's initialization.
+/// Number of accesses by one line of code that may be an object's initialization.
 const FEW: u64 = 4;
 
-/// How lines are shown.
+/// Options for the output of lines.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
-    /// In the columns of `coreshard c2c`.
+    /// Whether to use the columns of `coreshard c2c`.
     pub(super) is_c2c: bool,
-    /// Also those that cost next to nothing beside the first, and accesses that happened once.
+    /// Whether to show negligible lines, and accesses that happened only once.
     pub(super) all_lines: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
     if lines.len() < report.lines.len() {
         let _ = writeln!(
             text,
-            "\nthe others cost less than a hundredth of the first each; --lines {} shows them",
+            "\neach of the others costs less than a hundredth of the first; --lines {} shows them",
             report.lines.len()
         );
     }
@@ -114,17 +114,17 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
     text
 }
 
-/// A lock's object and field.
+/// Returns a lock's object and field.
 pub(super) fn lock_name(lock: &LockView) -> String {
     let dot = if lock.field.is_empty() || lock.field.starts_with('[') { "" } else { "." };
-    // A field stands before the place that its object was allocated at.
+    // The field comes before the object's allocation site.
     match lock.object.split_once(", taken at ") {
         Some((object, place)) => format!("{object}{dot}{}, taken at {place}", lock.field),
         None => format!("{}{dot}{}", lock.object, lock.field),
     }
 }
 
-/// Threads, those first that lose most to lines.
+/// Returns the threads, sorted by the time that they lose to lines.
 pub(super) fn most_lost(report: &ReplayReport) -> Vec<&ThreadView> {
     let mut threads: Vec<_> = report.threads.iter().collect();
     threads.sort_by(|a, b| b.lost_ns.total_cmp(&a.lost_ns).then(a.thread.cmp(&b.thread)));
@@ -190,7 +190,7 @@ fn one(text: &mut String, number: usize, line: &LineView, shown: Shown) {
     }
 }
 
-/// What was done, in a word or two.
+/// Returns the kind of an access in one or two words.
 pub(super) const fn access(word: &WordView) -> &'static str {
     match (word.access, word.is_atomic) {
         (AccessKind::Load, false) => "load",
@@ -201,7 +201,7 @@ pub(super) const fn access(word: &WordView) -> &'static str {
     }
 }
 
-/// From where it was done.
+/// Returns the source position of an access.
 pub(super) fn place(word: &WordView) -> String {
     let file = word.place.file.rsplit('/').next().unwrap_or_default();
     match word.place.line {
@@ -210,7 +210,7 @@ pub(super) fn place(word: &WordView) -> String {
     }
 }
 
-/// Threads, in short.
+/// Formats a short list of threads.
 fn threads(threads: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for thread in threads {
@@ -230,7 +230,7 @@ fn threads(threads: &[u32]) -> String {
     format!("thread {}", all.join(","))
 }
 
-/// A time with three digits or so.
+/// Formats a time with about three digits.
 pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),

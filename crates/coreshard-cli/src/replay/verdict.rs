@@ -1,4 +1,4 @@
-//! The first lines of a replay: which objects cost the program time, what helps, and which command to type next.
+//! The first lines of a replay: the objects that cost the program time, the remedies, and the next command.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use coreshard_trace::{Finding, Lack, Recording, ReplayReport, ThingKind};
 use super::table::lock_name;
 use crate::common::shell_word;
 
-/// Columns of a terminal.
+/// Width of a terminal.
 const COLUMNS: usize = 80;
-/// Findings that are shown with cause and remedy; of the others, the names.
+/// Findings with cause and remedy. Further findings are shown by name only.
 const MOST_SHOWN: usize = 2;
-/// Lines of a verdict.
+/// Maximum number of lines.
 const MOST_LINES: usize = 5;
-/// The share of all threads' time from which on waiting for a lock is shown.
+/// Waits for a lock are shown from this share of all threads' time on.
 const LEAST_WAITING: f64 = 0.05;
 
-/// At most five lines, none longer than a terminal's.
+/// Returns at most five lines, none wider than a terminal.
 pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<String> {
     let findings = &report.findings;
     let lock = waiting(report);
@@ -43,7 +43,7 @@ pub(super) fn verdict(report: &ReplayReport, recording: &Recording) -> Vec<Strin
     lines
 }
 
-/// The lock that threads wait for most, if that is worth a line.
+/// Formats the lock that threads wait for most, if the waits are significant.
 fn waiting(report: &ReplayReport) -> Option<String> {
     let lock = report.locks.first()?;
     let all: f64 = report.threads.iter().map(|thread| thread.ended_ns).sum();
@@ -52,14 +52,14 @@ fn waiting(report: &ReplayReport) -> Option<String> {
     (share >= LEAST_WAITING).then(|| cut(&input::plain(&text), COLUMNS))
 }
 
-/// Why there is no finding.
+/// Explains the absence of findings.
 fn nothing(report: &ReplayReport, recording: &Recording) -> String {
     if report.accesses == 0 {
-        return "nothing was recorded, so nothing can be said".to_owned();
+        return "nothing was recorded, so there is nothing to report".to_owned();
     }
-    let text = "nothing here is worth 1 % of the threads' time".to_owned();
+    let text = "no object costs 1 % of the threads' time".to_owned();
     if recording.threads().len() < 2 {
-        return text + ": one thread alone was recorded";
+        return text + ": only one thread was recorded";
     }
     let is_part = recording.lacks().iter().any(|lack| !matches!(lack, Lack::Uninstrumented));
     if is_part { text + ", in the part that was recorded" } else { text }
@@ -73,7 +73,7 @@ fn headline(number: usize, finding: &Finding) -> String {
     let count = finding.fields.len();
     let few = (0..=count).rev().map(|most| fields(finding, most, false));
     let ends: Vec<_> = [fields(finding, count, true)].into_iter().chain(few).collect();
-    // The whole of both names, or one name with as many fields as there is room for.
+    // Both names in full, or else one name with as many fields as fit.
     for (name, ends) in [(&names[0], &ends[..2]), (&names[1], &ends[..])] {
         let fits = |end: &&String| name.chars().count() + end.chars().count() <= room;
         if let Some(end) = ends.iter().find(fits) {
@@ -83,7 +83,7 @@ fn headline(number: usize, finding: &Finding) -> String {
     format!("{start}{}", cut_before_place(&names[1], room))
 }
 
-/// The object, and if `with_beside` says so the others that share its lines.
+/// Returns the object's name and, if `with_beside` is set, the names of objects on the same lines.
 fn name(finding: &Finding, with_beside: bool) -> String {
     let mut name = input::plain(&finding.object);
     for other in finding.beside.iter().filter(|_| with_beside) {
@@ -92,7 +92,7 @@ fn name(finding: &Finding, with_beside: bool) -> String {
     if finding.is_c_library { format!("{name} (of the C library)") } else { name }
 }
 
-/// The first fields, each with its thread if that is one and `with_threads` says so.
+/// Returns the first fields. If `with_threads` is set, a field that one thread uses has the thread's number.
 fn fields(finding: &Finding, most: usize, with_threads: bool) -> String {
     let named: Vec<_> = finding.fields.iter().filter(|field| !field.field.is_empty()).collect();
     let each: Vec<_> = named
@@ -120,7 +120,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Cut at the end, with a mark.
+/// Cuts a text at its end and marks the cut.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -128,7 +128,7 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// A name is cut before the place that an object was allocated at, which tells more than a long type's end.
+/// Cuts a name before the allocation site, which is more useful than the end of a long type name.
 fn cut_before_place(text: &str, most: usize) -> String {
     let Some(at) = text.rfind(", taken at ") else { return cut(text, most) };
     let (object, place) = text.split_at(at);
@@ -138,12 +138,12 @@ fn cut_before_place(text: &str, most: usize) -> String {
     }
 }
 
-/// The command to type after this replay.
+/// Returns a useful next command.
 pub(super) fn next_command(report: &ReplayReport, file: &Path, options: &str) -> Option<String> {
     if report.accesses == 0 {
         return None;
     }
-    // A name that is no text cannot be printed as one to type.
+    // A path that is not UTF-8 cannot be printed as part of a command.
     let file = shell_word(file.to_str()?);
     let is_known = |kind| matches!(kind, ThingKind::Global | ThingKind::Heap);
     let worth = |finding: &Finding| {
@@ -151,7 +151,7 @@ pub(super) fn next_command(report: &ReplayReport, file: &Path, options: &str) ->
     };
     let more = match report.findings.iter().any(worth) {
         true => "",
-        // No layout can be tried; a page shows the lines' bytes.
+        // No layout can be tried. A page shows the bytes of the lines.
         false if !report.findings.is_empty() => {
             return Some(format!("coreshard replay {file}{options} --html replay.html"));
         }

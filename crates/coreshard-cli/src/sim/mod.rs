@@ -89,7 +89,7 @@ struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 3, requires = "kth", value_parser = whole::<usize, 1, 1_000>)]
     rounds: usize,
 
-    /// Write a timeline of what each CPU ran, for ui.perfetto.dev
+    /// Write a timeline of the tasks on each CPU, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with = "kth")]
     trace: Option<PathBuf>,
 

@@ -137,7 +137,7 @@ static TRIED: Mutex<String> = Mutex::new(String::new());
 const ENDS_THE_PROCESS: [&str; 3] =
     ["panic in a destructor", "panic in a function that cannot unwind", "aborting the process"];
 
-/// Prints no panics, as they are part of a sweep, except those that abort the process. For these it prints the step.
+/// Suppresses the output of panics, which are part of a sweep. For a panic that aborts the process, it prints the step.
 /// Call it before the first simulation.
 fn tell_of_fatal_panics_alone() {
     std::panic::set_hook(Box::new(|info| {
@@ -217,7 +217,7 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Runs the sweep. After a failure, the remaining steps of its kind in the program are skipped.
+    /// Runs the sweep. After a failure, it skips the program's remaining steps with the same kind of call.
     pub(crate) fn run(&self, machine: &Machine, name: &str) -> anyhow::Result<()> {
         tell_of_fatal_panics_alone();
         let (mut runs, mut accesses, mut broken) = (0_u64, 0_u64, 0_usize);

@@ -1,8 +1,7 @@
 //! `coreshard sweep`: a study of many simulated runs, for an existing job engine. It contains no scheduler.
 //!
 //! A folder holds the study and a file for each finished run. A run is identified by its number, and its file appears
-//! complete. Any engine may therefore run any of them in any order and more than once, and repeat those that were
-//! killed.
+//! complete. An engine may therefore execute runs in any order and more than once, and repeat killed runs.
 
 mod folder;
 mod hyperqueue;

@@ -263,7 +263,7 @@ fn has_column(table: &str, title: &str) -> bool {
 }
 
 /// Divides `room` between two tables that want these numbers of rows. Each gets at least half if it needs that much,
-/// and what one leaves goes to the other.
+/// and unused rows go to the other table.
 fn share(room: usize, wanted: [usize; 2]) -> [usize; 2] {
     let half = room / 2;
     let first = wanted[0].min(half.max(room.saturating_sub(wanted[1])));

@@ -20,7 +20,7 @@ pub(super) struct Room {
     pub(super) fills: bool,
 }
 
-/// A box: `what` it shows, and its children. A box without children has a size of its own.
+/// A box: the object that it shows (`what`), and its children. A box without children has a given size.
 #[derive(Debug)]
 pub(super) struct Boxed<T> {
     pub(super) what: T,

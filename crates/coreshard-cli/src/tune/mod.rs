@@ -149,7 +149,7 @@ impl Rounds {
 }
 
 /// Returns the default number of items per simulated CPU. It is large enough to outweigh the start, when all CPUs begin
-/// at once and all workers sleep. It is smaller for many CPUs, each of which then has many cache misses.
+/// at once and all workers sleep. It decreases with the number of CPUs, because cache misses per item increase.
 pub(crate) fn simulated_items(cpus: usize) -> u64 {
     (40_000 / cpus.max(1) as u64).clamp(100, 400)
 }

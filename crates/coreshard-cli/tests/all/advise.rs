@@ -79,8 +79,7 @@ fn settings() -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A measurement has a tracefs instance, which other tests can see where it is mounted, so only one test at a time
-/// measures.
+/// A measurement creates a tracefs instance that is visible to the other tests, so only one test at a time measures.
 fn tracer() -> MutexGuard<'static, ()> {
     static TRACER: Mutex<()> = Mutex::new(());
     TRACER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +117,7 @@ fn nobody_is_told_the_same() {
         skip(Lack::Root, "advice as another user");
         return;
     }
-    // Where every user may look: the build folder may be accessible to root only.
+    // Copy the command to a folder that every user can read: the build folder may be accessible to root only.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("coreshard");
     fs::copy(program(), &copy).unwrap();
@@ -197,7 +196,7 @@ fn a_scope_that_is_too_wide_is_changed_and_the_change_simulated() {
     }
 }
 
-/// The keys in docs/ADVISE.md are those that are printed.
+/// The keys in docs/ADVISE.md are exactly the printed ones.
 #[test]
 fn the_keys_of_json_are_those_of_its_page() {
     let page =
@@ -328,7 +327,7 @@ fn workqueues_are_measured_by_the_kernels_tracepoints_and_nothing_stays() {
     assert_ne!(finding(&advice, "measured-rescues")["statement"], "");
 }
 
-/// Where tracefs is mounted, something else is mounted over it, for this test alone.
+/// Mounts an empty file system over tracefs, for this test only.
 #[test]
 fn who_may_not_measure_is_told_what_lacks_and_gets_the_rest() {
     let _alone = tracer();

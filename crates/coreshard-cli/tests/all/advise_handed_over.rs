@@ -1,7 +1,8 @@
-//! What `coreshard advise --emit` prints is handed to the program that reads it. tuned applies its profile to a recorded tree and
-//! takes it back. udev matches its rules with devices of this machine and finds the files that they write. A shell runs the
-//! lines for root on a recorded tree. These run in mount namespaces where this machine's own files are read-only. The compiler
-//! checks the lines of a program, and parameters are read by the rules of the kernel.
+//! The output of `coreshard advise --emit` is given to the program that reads it. tuned applies its profile to a
+//! recorded tree and reverts it. udev matches its rules with devices of this machine and finds the files that they
+//! write. A shell runs the commands for root on a recorded tree. These tests run in mount namespaces in which this
+//! machine's own files are read-only. The compiler checks the lines of a program, and kernel parameters are read by the
+//! kernel's rules.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 use std::fs;
@@ -26,7 +27,7 @@ fn recording(device: &str) -> Recording {
         .file("sys/devices/virtual/workqueue/writeback/affinity_scope", "system")
         .file(&format!("sys/block/{device}/queue/rq_affinity"), "0")
         .file(&format!("sys/block/{device}/queue/rotational"), "0");
-    // As on a machine where it is mounted, for code that looks for these first.
+    // The files of a mounted file system, for code that looks for them first.
     recording.file("sys/devices/system/cpu/possible", "0-31");
     recording
 }
@@ -49,8 +50,8 @@ fn is_there(program: &str) -> Option<PathBuf> {
     places.iter().map(|place| Path::new(place).join(program)).find(|path| path.exists())
 }
 
-/// A root shell in a separate mount namespace, in which nothing of this machine can be written. `$1` is a folder for
-/// the script's files.
+/// Runs a script as root in a separate mount namespace that cannot write to this machine. `$1` is a folder for the
+/// script's files.
 fn in_a_namespace(script: &str, folder: &Path) -> Option<Output> {
     let covered = "set -e; for place in /run /etc/udev /etc/tuned /var/lib/tuned /boot; do \
                    if [ -d $place ]; then mount -t tmpfs none $place; fi; done; \

@@ -115,8 +115,8 @@ fn bad_input_is_one_sentence_with_a_remedy_and_status_2() {
     }
 }
 
-/// Returns the output of a command for which io_uring fails with `errno`, as in many containers; `None`, with a
-/// message, if seccomp filters are not available.
+/// Returns the output of a command whose io_uring calls fail with `errno`, as in many containers. Returns `None`, with
+/// a message, if seccomp filters are not available.
 fn without_io_uring(errno: i32, args: Vec<String>) -> Option<std::process::Output> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     // The filter is the thread's, and that of the command which it starts.

@@ -45,7 +45,7 @@ fn a_path_that_is_exchanged_all_the_time_loses_nothing() {
             for file in [&diary, &ours].into_iter().cycle() {
                 fs::hard_link(file, &next).unwrap();
                 fs::rename(&next, &path).unwrap();
-                // A link to the same file stays where it is.
+                // A link to the same file is not removed.
                 let _ = fs::remove_file(&next);
                 if is_over.load(Relaxed) {
                     break;
@@ -223,7 +223,7 @@ fn run(program: &str, args: &[&Path]) -> Option<String> {
 }
 
 impl Loop {
-    /// `None` where this machine, or this user, has none.
+    /// Returns `None` if this machine or this user has no loop devices.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");

@@ -315,9 +315,9 @@ fn every_word_has_a_test() {
         ("memory", "coreshard-block's tests of hosts"),
         ("allow_overwrite", "bench_block_overwrite.rs"),
         ("allow_mounted_write", "bench_block_overwrite.rs"),
-        ("registerfiles", "what is done in any case; 0 is refused"),
-        ("stonewall", "what is done in any case; 0 is refused"),
-        ("cpus_allowed_policy", "what is done in any case; shared is refused"),
+        ("registerfiles", "always on; 0 is rejected"),
+        ("stonewall", "always on; 0 is rejected"),
+        ("cpus_allowed_policy", "always split; shared is rejected"),
     ];
     let tests = include_str!("bench_block_words.rs");
     let tests = &tests[..tests.find("fn every_word_has_a_test").unwrap()];

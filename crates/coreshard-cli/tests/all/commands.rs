@@ -32,9 +32,9 @@ fn entry_of<'list>(list: &'list BTreeMap<String, Entry>, shown: &str) -> Option<
 #[serde(deny_unknown_fields)]
 struct Entry {
     shown: String,
-    /// In its place, where it has words that stand for others, or would take hours.
+    /// A replacement, if the command has placeholders or would take hours.
     run: Option<String>,
-    /// Why it is run at night alone.
+    /// The reason to run it only at night.
     night: Option<String>,
     /// The script that runs it.
     step: Option<String>,
@@ -101,7 +101,7 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
         };
         let folder = ["crates", ""].map(|above| root().join(above).join(package));
         let folder = folder.iter().find(|it| it.join("Cargo.toml").is_file());
-        let folder = folder.unwrap_or_else(|| panic!("{shown}: there is no package {package}"));
+        let folder = folder.unwrap_or_else(|| panic!("{shown}: missing package {package}"));
         match rest {
             [] | ["--doc"] => {}
             ["--test", test, filter @ ..] => {
@@ -113,7 +113,7 @@ fn the_list_of_what_is_not_run_as_it_stands_is_fresh() {
                     }
                     Err(_) => read(&folder.join(file)),
                 };
-                // A module's name, or a part of a test's.
+                // A module's name, or a part of a test's name.
                 let is_there = |it: &str| match it.strip_suffix("::") {
                     Some(module) => parts.join(format!("{module}.rs")).is_file(),
                     None => text.contains(it),

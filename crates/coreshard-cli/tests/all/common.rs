@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use testing::NEVER;
 
-/// Asks `condition` again and again until it has an answer.
+/// Polls `condition` until it returns a value.
 ///
 /// # Panics
-/// Where it has none after `patience`; `what` says in the message what was waited for.
+/// If there is no value after `patience`. The message contains `what`.
 pub(crate) fn wait_until<T>(
     what: &str,
     patience: Duration,

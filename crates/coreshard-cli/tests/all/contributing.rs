@@ -1,4 +1,4 @@
-//! What `docs/CONTRIBUTING.md` tells a newcomer is so: the files are where it says, and a walk-through works.
+//! Checks the statements in `docs/CONTRIBUTING.md`: its files exist, and its walk-through works.
 
 use std::fs;
 use std::path::Path;

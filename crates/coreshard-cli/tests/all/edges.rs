@@ -185,8 +185,7 @@ fn input_that_never_ends_or_is_too_large_is_refused_with_the_bound() {
     }
 }
 
-/// A recorded machine of 4 CPUs, two of which a control group allows, with a name that steers terminals.
-/// 16,384 CPUs that each name all of them: their sets, kept, would take 64 MiB.
+/// A recorded machine with 16,384 CPUs that each list all of them. Keeping their sets would take 64 MiB.
 #[test]
 #[ignore = "at night: reads a machine of 65,536 CPUs"]
 fn a_recorded_machine_takes_no_more_memory_for_what_its_cpus_say_of_one_another_at_night() {

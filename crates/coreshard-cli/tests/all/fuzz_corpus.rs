@@ -152,7 +152,7 @@ fn no_parser_breaks_a_promise() {
             "machine_folder" | "machine_settings" => 100,
             // Draws a page and a picture.
             "queue_results" => 400,
-            // Replays it, some more times where threads fight.
+            // These are replayed, several times if threads contend.
             "recording" | "recorded_events" => 200,
             _ => 2_000,
         };

@@ -1,4 +1,4 @@
-//! `coreshard layout`: the command on the kernel's types and on what is no program.
+//! `coreshard layout` on the kernel's types and on invalid input.
 
 use std::path::Path;
 use std::process;
@@ -43,10 +43,10 @@ fn what_is_no_program_is_told_with_the_reason() {
         .code(2)
         .stderr(predicate::str::contains("BTF at offset 0"));
     layout(&["/dev/zero"]).code(2).stderr(predicate::str::contains("found a device"));
-    layout(&[]).code(2).stderr(predicate::str::contains("a BINARY or --btf FILE is needed"));
+    layout(&[]).code(2).stderr(predicate::str::contains("expected a BINARY or --btf FILE"));
 }
 
-/// Compiles a program in `folder`; false if there is no such compiler.
+/// Compiles a program in `folder`. Returns false if the compiler is missing.
 fn is_compiled(folder: &Path, compiler: &str, source: &str, options: &[&str]) -> bool {
     let name = if compiler == "cc" { "program.c" } else { "program.cpp" };
     std::fs::write(folder.join(name), source).unwrap();

@@ -26,7 +26,7 @@ const COMMANDS: [&[&str]; 14] = [
 
 const ADAPTER: &[&str] = &["bench", "block", "--compare", "--sim"];
 
-/// Two cores, each with a cache of its own, of two CPUs.
+/// Two cores with separate caches, each with two CPUs.
 const SMALL: &str = "pack:1 l3:2 core:1 pu:2";
 
 /// A machine's file, hwloc's file and a recorded machine, all in `folder`.
@@ -113,7 +113,7 @@ fn what_is_none_of_the_forms_is_one_sentence_and_status_2_everywhere() {
     }
 }
 
-/// A simulation without costs of its own must not be taken for one with them.
+/// A simulation with assumed costs must say so.
 #[test]
 fn whose_costs_are_simulated_is_said() {
     for (machine, is_said) in [(SMALL, true), ("pocket", false)] {

@@ -307,7 +307,7 @@ fn neighbours_buckets_a_ring_and_a_table_get_the_right_advice() {
 
     let (table, lines) = found(4);
     assert_eq!(table.as_array().unwrap().len(), 0, "{table:#}");
-    assert!(lines[0].starts_with("nothing here is worth 1 %"), "{lines:#?}");
+    assert!(lines[0].starts_with("no object costs 1 %"), "{lines:#?}");
     assert!(lines[1].ends_with(" --latent"), "{lines:#?}");
 }
 
@@ -568,7 +568,7 @@ fn waiting_is_shown_by_lock_and_costs_no_wake_up_for_each_turn() {
     );
 }
 
-/// What the notes of a recording say of other processes, and of other programs in this one.
+/// Checks the notes about child processes, and about programs that replace the recorded one.
 fn processes_are_told_of(place: &Place, program: &Path, options: &[&str]) {
     const PROCESS: &str = "the recording lacks a further process";
     const EXEC: &str = "the recording lacks everything after exec";
@@ -648,7 +648,7 @@ impl Place {
     }
 }
 
-/// Where a proposal puts a field.
+/// Returns the new offset of a field in a proposal.
 fn place_of(proposal: &Value, field: &str) -> u64 {
     let order = proposal["order"].as_array().unwrap();
     order.iter().find(|its| its[0] == field).unwrap_or_else(|| panic!("no {field}: {proposal:#}"))
@@ -674,7 +674,7 @@ fn a_devices_counters_are_named_and_the_remedies_rank_as_published() {
     assert!(fields(of("struct device")).contains(&"issued"));
     assert!(fields(of("struct device")).contains(&"done"));
     assert_ne!(of("struct device")["sharing"], "true");
-    // What the linker puts behind it may be on its line, too.
+    // The linker may put other data on the same line.
     assert!(fields(of("host")).starts_with(&["active", "limit"]));
 
     let types = place.layouts("xeon-hcc-2s", &[]);
@@ -691,7 +691,7 @@ fn a_devices_counters_are_named_and_the_remedies_rank_as_published() {
 #[ignore = "at night: records 480 threads"]
 fn a_priority_vectors_mask_goes_to_a_line_of_its_own_at_night() {
     let place = Place::new();
-    // What a thread finds depends on which run beside it, and so what it does.
+    // The result of a thread depends on the threads that run at the same time, and so does its work.
     let median = |layout: u32| {
         let replayed = || place.of_layout("priorities", layout)["virtual_ns"].as_f64().unwrap();
         let mut times: Vec<f64> = (0..9).map(|_| replayed()).collect();
@@ -701,7 +701,8 @@ fn a_priority_vectors_mask_goes_to_a_line_of_its_own_at_night() {
     let padded = median(1);
     let typical = median(0);
     assert!(typical > padded, "{typical} {padded}");
-    // Where other programs kept the threads apart while they were recorded, they hardly fought: such a recording tells little.
+    // If other programs separated the threads during the recording, they hardly contended, and the recording is not
+    // representative.
     let mut replays = (0..100).map(|_| place.of_layout("priorities", 0));
     let fought = |report: &Value| report["virtual_ns"].as_f64().unwrap() >= typical;
     let report = replays.find(fought).expect("every second one is as slow as the median");
@@ -760,7 +761,7 @@ fn a_layout_keeps_what_is_pinned_and_what_is_last() {
     let drawing = String::from_utf8(done.stdout).unwrap();
     assert!(drawing.contains("taken at 8, 8 bytes: written by thread 2"), "{drawing}");
     assert!(drawing.contains("given at 16, 8 bytes: written by thread 3"), "{drawing}");
-    assert!(drawing.contains("magic at 0, 8 bytes: nobody writes it"), "{drawing}");
+    assert!(drawing.contains("magic at 0, 8 bytes: never written"), "{drawing}");
 }
 
 #[test]
@@ -783,7 +784,7 @@ fn what_would_be_fought_for_elsewhere_is_told() {
     let shifts: Vec<_> =
         [(0, 128)].into_iter().chain((8..64).step_by(8).map(|shift| (shift, 64))).collect();
     assert_eq!(of("struct slot, taken at slots.c", &latent), shifts, "{latent:#}");
-    // What the type's alignment forbids is not told.
+    // Shifts that the type's alignment forbids are not reported.
     assert_eq!(of("aligned", &latent), [(0, 128)], "{latent:#}");
     let report = place.replay("epyc-9654-2s");
     let lines = report["lines"].as_array().unwrap().iter();
@@ -815,7 +816,7 @@ fn a_program_as_it_is_is_seen_in_emulation() {
         let found = words.filter(|word| word["field"] == field && word["access"] == access);
         found.map(|word| word["count"].as_u64().unwrap()).sum()
     };
-    // What the source says, no access more, and none that is only said.
+    // Exactly the accesses in the source are recorded.
     assert_eq!((of("issued", "load"), of("done", "load")), (30_001, 30_001), "{line:#}");
     assert!((30_000..30_003).contains(&of("issued", "store")), "{line:#}");
     assert!(!report["notes"].to_string().contains("lacks"), "{report:#}");
@@ -824,7 +825,7 @@ fn a_program_as_it_is_is_seen_in_emulation() {
     assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(0));
     kinds_are_told_apart(&place.replay("epyc-9654-2s"));
 
-    // Nobody tells of its locks, but for waits; its variables have names all the same.
+    // A static program reports no locks except waits, but its variables still have names.
     let program = place.compile_plain("cc", "kinds", &["-static"]);
     assert_eq!(place.record(&program, &["--engine", "qemu"]), Some(0));
     let report = place.replay("epyc-9654-2s");

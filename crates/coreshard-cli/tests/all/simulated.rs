@@ -66,7 +66,7 @@ fn a_variant_makes_the_same_figures_beside_others_as_alone() {
     let cells = beside["results"].as_array().unwrap();
     assert_eq!(cells.len(), 6);
     assert_eq!(alone["results"][0], cells[5]);
-    // So are those of the smaller machines.
+    // The same holds for the smaller machines.
     let scaled = |variants: &[&str]| results(&[variants, &["--cpus", "1,2,4"]].concat());
     let [alone, beside] = [["--wake", "coalesced"], ["--wake", "under-lock,coalesced"]]
         .map(|wake| scaled(&[&["--scopes", "numa", "--intake", "locked"], &wake[..]].concat()));

@@ -1,5 +1,5 @@
-//! Delays, periodic work and changes of a queue on the simulated machine: the runtime's own code in
-//! virtual time, where hours cost nothing and every moment is exact.
+//! Delays, periodic work and changes of a queue on the simulated machine: the runtime's own code in virtual time, in
+//! which hours pass at once and times are exact.
 
 use std::sync::Arc;
 use std::time::Duration;

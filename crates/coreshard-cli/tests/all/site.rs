@@ -28,7 +28,7 @@ fn parted(text: &str) -> (String, Vec<(&str, String)>) {
     (prose, programs)
 }
 
-/// Where links lead, inline ones; what stands in backticks is none.
+/// Returns the targets of inline links, except in code.
 fn links(prose: &str) -> Vec<String> {
     let plain: String = prose.split('`').step_by(2).collect();
     let inline = plain.split("](").skip(1).filter_map(|rest| rest.split_once(')'));

@@ -13,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::common::Ending;
 
-/// A pseudo-terminal in which the command runs.
+/// A pseudo-terminal that runs the command.
 pub(crate) struct Terminal {
     keys: File,
     screen: Arc<Mutex<vt100::Parser>>,
@@ -34,7 +34,7 @@ impl Terminal {
         let name = ptsname(&keys, Vec::new()).unwrap();
         let name = std::ffi::OsStr::from_bytes(name.as_bytes());
         let open = || OpenOptions::new().read(true).write(true).open(name).unwrap();
-        // The program setsid makes it the controlling terminal of a new session, independent of the test's.
+        // setsid makes it the controlling terminal of a new session, independent of the test's session.
         let command = Command::new("setsid")
             .args(["--ctty", "--wait"])
             .arg(assert_cmd::cargo::cargo_bin("coreshard"))

@@ -175,7 +175,7 @@ fn an_unknown_socket_and_a_stale_one() {
     fails(&["--socket", &text], "there is no socket", "does not call coreshard::serve_insight()");
     drop(UnixListener::bind(&path).unwrap());
     fails(&["--socket", &text], "no process listens", "the file may be removed");
-    let file = folder.path().join("a file of the user's");
+    let file = folder.path().join("a precious file");
     std::fs::write(&file, "precious").unwrap();
     let text = file.display().to_string();
     fails(&["--socket", &text], "invalid socket", "the file is not a socket");
@@ -232,7 +232,8 @@ fn another_user_sees_nothing() {
     let binary = served.folder.path().join("coreshard");
     fs::copy(assert_cmd::cargo::cargo_bin("coreshard"), &binary).unwrap();
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
-    // By the file's mode; and where that is opened by mistake, by the kernel's word.
+    // The file's mode fails the first check. If the file is opened anyway, the kernel's credentials fail the second
+    // one.
     for (mode, said) in [(0o600, "cannot open the socket"), (0o666, "served by user 0")] {
         fs::set_permissions(served.socket(), fs::Permissions::from_mode(mode)).unwrap();
         let output = std::process::Command::new(&binary)

@@ -1,4 +1,4 @@
-/* A struct of which one field is an interface's, one a union, and the last as long as its memory. */
+/* A struct with a field that belongs to an interface, a union, and a last field that extends to the end of its memory. */
 #include <pthread.h>
 #include <stdlib.h>
 

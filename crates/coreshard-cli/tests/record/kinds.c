@@ -1,5 +1,5 @@
-/* Ways to share: one counter of all threads, a lock and what it guards, an array with an element for each, and what all read
- * and one writes now and then. */
+/* Ways to share: one counter of all threads, a lock with the data that it guards, an array with one element per thread, and
+ * data that all threads read and one thread sometimes writes. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>

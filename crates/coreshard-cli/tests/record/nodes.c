@@ -43,7 +43,7 @@ int main(void)
 		pthread_create(&threads[number], 0, work, 0);
 		while (atomic_load(&ended) <= number)
 			usleep(1000);
-		/* Until its memory is there for the next one. */
+		/* Wait until its memory is free for the next thread. */
 		usleep(100000);
 	}
 	for (int number = 0; number < 2; number++)

@@ -1,7 +1,7 @@
-/* Which CPUs run at which priority: a vector by level of how many there are, and of where the set of them is. Each thread is
- * a CPU that goes to a real-time level and back, and looks for the CPU that runs the least important work.
+/* An index of the priority of each CPU: for each level a count of its CPUs and their set. Each thread is a CPU that enters a
+ * real-time level, leaves it, and searches for the CPU with the least important work.
  *
- * LAYOUT 0: count and mask side by side, four levels to a line; 1: the mask on a line of its own. */
+ * LAYOUT 0: count and mask side by side, four levels to a line; 1: the mask on a separate line. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ struct vec {
 static _Alignas(64) struct vec vecs[LEVELS];
 static pthread_barrier_t all;
 
-/* To the new level first, so that nobody misses a CPU that is being raised. */
+/* Set the new level first, so that a search never misses a CPU that is being raised. */
 static void set(size_t cpu, int old, int new) {
   unsigned long bit = 1ul << cpu % 64;
   atomic_fetch_or(&vecs[new].mask[cpu / 64], bit);

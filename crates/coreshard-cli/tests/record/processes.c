@@ -1,4 +1,4 @@
-/* Starts another program, by what it is told to, and goes on; or becomes one. */
+/* Starts another program by the requested call and continues, or replaces itself by the other program. */
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>

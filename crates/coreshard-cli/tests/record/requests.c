@@ -1,8 +1,8 @@
-/* Requests of several devices of one host: a device counts what was issued to it and what is done, the host what is active
- * beside its limit. What is issued on one CPU is completed on another.
+/* Requests of several devices of one host. A device counts its issued and its completed requests; the host counts active
+ * requests, beside its limit. A request is issued on one CPU and completed on another.
  *
- * LAYOUT 0: the counters as the struct has them, side by side; 1: each on a line of its own; 2: one for each thread, and no
- * count of the host's. */
+ * LAYOUT 0: the counters side by side, as in the struct; 1: each counter on a separate line; 2: a counter for each thread, and
+ * no count in the host. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>

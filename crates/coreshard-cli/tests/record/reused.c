@@ -1,5 +1,5 @@
-/* Two threads that have one piece of memory one after the other, each a word of its own. Nothing that is recorded
- * tells that the second waits for the first, so a replay runs them side by side. */
+/* Two threads that have the same memory one after the other, and each write a different word. No recorded event
+ * shows that the second thread waits for the first, so a replay runs them at the same time. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ int main(void)
 		pthread_create(&threads[number], 0, work, (void *)number);
 		while (!atomic_load(&had[number]))
 			usleep(1000);
-		/* Until its memory is there for the next one. */
+		/* Wait until its memory is free for the next thread. */
 		usleep(100000);
 	}
 	for (int number = 0; number < 2; number++)

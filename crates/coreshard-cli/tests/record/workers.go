@@ -1,4 +1,4 @@
-// Two goroutines, each on a thread of its own, that write neighbouring counters.
+// Two goroutines on separate threads that write neighbouring counters.
 package main
 
 import (
