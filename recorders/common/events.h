@@ -1,5 +1,4 @@
-/* What events are called; the format is that of crates/coreshard-trace/src/recording/README.md. Every recorder begins with
- * this file. */
+/* Events of the format in crates/coreshard-trace/src/recording/README.md. Every recorder includes this file first. */
 #ifndef CORESHARD_EVENTS_H
 #define CORESHARD_EVENTS_H
 
@@ -18,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Above these bits: how many instructions went before it that access nothing, at most 31, where that is known. */
+/* Above these bits: the number of instructions without an access since the previous access, at most 31, if known. */
 enum access_kind { LOAD = 0, STORE = 1, MODIFY = 2, IS_ATOMIC = 4 };
 #define BEFORE_SHIFT 3u
 #define MOST_BEFORE 31u

@@ -1,8 +1,8 @@
-/* The program's memory: what it takes and gives back. Each engine says of a piece with which calls it was taken (`taken`). */
+/* Allocations and frees of the program. Each engine adds the call stack of an allocation in `taken`. */
 
 static void taken(void *at, size_t bytes, size_t element_bytes, uint64_t pc);
 
-/* dlsym may itself take memory, before there is a function to pass the call on to. */
+/* dlsym may itself allocate memory, before the function to pass the call on to is known. */
 static uint8_t early[1 << 16] __attribute__((aligned(16)));
 static _Atomic size_t early_used;
 
@@ -36,7 +36,7 @@ static void find_memory(void) {
   atomic_store(&is_looking, false);
 }
 
-/* Of a thread within a function that takes memory by another of these: the outer one tells. */
+/* Set in a thread that is in an allocation function, so that a nested one is not reported. */
 static __thread bool is_taking;
 
 static void has_taken(const bool *within) { is_taking = *within; }
@@ -81,7 +81,7 @@ EXPORT void *realloc(void *at, size_t bytes) {
     if (new != NULL && at != NULL) memcpy(new, at, bytes < room ? bytes : room);
     return new;
   }
-  /* Said first: once it is given back, another thread may get the same address. */
+  /* Report the free first: after it, another thread may get the same address. */
   given_back(at);
   void *new = next_memory.realloc(at, bytes);
   if (new == NULL && bytes != 0)
@@ -100,7 +100,7 @@ EXPORT void *reallocarray(void *at, size_t count, size_t bytes) {
   return realloc(at, all);
 }
 
-/* What is as long as it is aligned is one thing, rounded up to that. */
+/* Returns the size of one element: an allocation as long as its alignment is one object, rounded up to it. */
 static size_t element_of(size_t alignment, size_t bytes) { return bytes == alignment ? bytes : 0; }
 
 EXPORT void *memalign(size_t alignment, size_t bytes) {
@@ -124,8 +124,9 @@ EXPORT int posix_memalign(void **at, size_t alignment, size_t bytes) {
   return error;
 }
 
-/* C++ takes memory in its own library, from where nobody is told who called it. By their names in the Itanium ABI: of one
- * object and of an array, aligned as asked for or not, and with a null pointer or an exception where there is none. */
+/* C++ allocates memory in its own library, which hides the caller. These are its operators by their names in the
+ * Itanium ABI: for one object and for an array, with and without an alignment, and with a null pointer or an exception
+ * on failure. */
 #define NEWS(name, parameters, arguments)                             \
   EXPORT void *name parameters {                                      \
     static void *(*next)parameters;                                   \

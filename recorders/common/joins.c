@@ -1,4 +1,4 @@
-/* Which thread a handle is, for joins. Handles are used again, so the newest counts. */
+/* Maps handles to threads, for joins. Handles are reused, so the newest thread counts. */
 #define HANDLES 4096
 static struct handle {
   _Atomic(pthread_t) thread;

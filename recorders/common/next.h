@@ -1,5 +1,5 @@
-/* The function of a name that the program would have called without the recorder; what both engines put in front of it
- * includes this. */
+/* Finds the function that the program would have called without the recorder. Both engines include this file in
+ * front of their wrappers. */
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,13 +1,14 @@
 /* The spool: shared memory through which a recorded program hands its events to `coreshard record`.
  *
- * Format and protocol are those of crates/coreshard-trace/src/recording/README.md; both engines use this file.
+ * The format and the protocol are in crates/coreshard-trace/src/recording/README.md. Both engines use this file.
  *
  * Rules:
- * 1. A chunk has one owner at a time: the thread that fills it (FILLING), then the command that takes it (FULL), then
- *    nobody (FREE). The owner alone writes it, and gives it on by a release store of its state.
- * 2. A chunk's `used` is stored after the bytes that it counts, so what was stored can be read after any crash.
- * 3. Nothing here takes memory or locks of the program's.
- * 4. A thread that is in the recorder already, which a signal's handler can be, records nothing and counts it.
+ * 1. A chunk has at most one owner: the thread that fills it (FILLING) or the command that takes it (FULL). A FREE
+ *    chunk has none. Only the owner writes it, and passes it on by a release store of its state.
+ * 2. A chunk's `used` is stored after the bytes that it counts, so that complete events can be read after any crash.
+ * 3. Nothing here allocates memory or acquires locks of the program.
+ * 4. If a thread is already in the recorder, as a signal handler may be, it records nothing and counts the event as
+ *    lost.
  */
 #ifndef CORESHARD_SPOOL_H
 #define CORESHARD_SPOOL_H
@@ -16,7 +17,7 @@
 #define SPOOL_HEAD_BYTES 4096u
 #define SITES 4096u
 #define STACK_DEPTH 256u
-/* Those that a thread looks at first, and how often. */
+/* Chunks that a thread tries first, and the number of attempts. */
 #define NEAR_CHUNKS 16u
 #define NEAR_ROUNDS 400u
 /* The longest event; a chunk with less room is full. */
@@ -38,19 +39,19 @@ struct spool {
   uint64_t magic;
   uint32_t chunks;
   uint32_t chunk_bytes;
-  /* The number of the window that is open; 0 while none is. */
+  /* The number of the open window; 0 if none is open. */
   _Atomic uint32_t window;
   _Atomic uint32_t threads;
-  /* The process that is recorded; others find it taken. */
+  /* The recorded process. Other processes find it set. */
   _Atomic uint32_t process;
   _Atomic uint32_t others;
   _Atomic uint32_t threads_lost;
   uint32_t command;
   _Atomic uint64_t tickets;
   _Atomic uint64_t events_lost;
-  /* Of the engine qemu: whether the guest has told of its locks and its memory. */
+  /* For the engine qemu: whether the guest has reported its locks and allocations. */
   _Atomic uint32_t is_helped;
-  /* Whether the process goes on as another program, by exec. */
+  /* Whether the process called exec. */
   _Atomic uint32_t is_replaced;
 };
 
@@ -67,11 +68,11 @@ struct recorder {
   uint8_t *start;
   struct chunk_head *head;
   uint64_t generation; /* of `sites`, in the bits above any address */
-  /* The window that it is in, while it is not busy; else NOT_READY: one look tells all that an access must know. */
+  /* The thread's window while it is not busy, otherwise NOT_READY, so that an access needs only one comparison. */
   uint32_t ready;
   uint32_t window;
   bool is_busy;
-  /* What it calls itself is not missing. */
+  /* Whether the recorder itself is running in this thread. Its events are not counted as lost. */
   bool is_quiet;
   bool is_dead;
   bool has_stack;
@@ -80,9 +81,9 @@ struct recorder {
   uint32_t depth;
   uint64_t lost;
   uint64_t stack[STACK_DEPTH];
-  /* Of the engine qemu: where on the guest's stack each of these lies. */
+  /* For the engine qemu: the address on the guest's stack that contains each of these. */
   uint64_t return_places[STACK_DEPTH];
-  /* Of the engine qemu: where the thread's creator said that its stack ends; 0 if that was not seen. */
+  /* For the engine qemu: the end of the stack that the thread's creator passed; 0 if unknown. */
   uint64_t stack_end;
   struct site sites[SITES];
 };
@@ -90,7 +91,7 @@ struct recorder {
 static struct spool no_spool;
 /* Never null. */
 static struct spool *spool = &no_spool;
-/* Where processes are counted, in those that are not recorded, too. */
+/* The spool that counts processes. It is also used in processes that are not recorded. */
 static struct spool *counted_in = &no_spool;
 
 static inline struct chunk_head *spool_heads(void) {
@@ -102,7 +103,7 @@ static inline uint8_t *spool_chunk(uint32_t number) {
          (size_t)number * spool->chunk_bytes;
 }
 
-/* Opens the spool that the environment names; without one nothing is recorded. */
+/* Opens the spool that the environment names. Without a spool, nothing is recorded. */
 static void spool_open(const char *path) {
   int file = open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) return;
@@ -118,7 +119,7 @@ static void spool_open(const char *path) {
   if (found->magic != SPOOL_MAGIC || wanted > (uint64_t)bytes || found->chunk_bytes < 4 * EVENT_BYTES) {
     munmap(at, (size_t)bytes);
   } else if (!atomic_compare_exchange_strong(&found->process, &nobody, (uint32_t)getpid())) {
-    /* It is the program after exec; or another process, of which those of the recorded one's own are counted where they begin. */
+    /* This is the program after exec, or another process. Direct children were already counted when they started. */
     if (nobody == (uint32_t)getpid())
       atomic_store(&found->is_replaced, 1);
     else if (nobody != (uint32_t)getppid())
@@ -131,10 +132,10 @@ static void spool_open(const char *path) {
 
 static inline bool spool_is_open(void) { return spool != &no_spool; }
 
-/* Before a fork: its child may come to count itself only when nobody looks any more, as where the program leaves by daemon. */
+/* Called before a fork. The child might count itself too late, for example if the program exits through daemon. */
 static void spool_forks(void) { atomic_fetch_add(&counted_in->others, 1); }
 
-/* In a child, which is another process, and is not recorded. */
+/* Called in a child, which is another process and is not recorded. */
 static void spool_leave(void) { spool = &no_spool; }
 
 static inline uint64_t next_ticket(void) { return atomic_fetch_add(&spool->tickets, 1) + 1; }
@@ -143,7 +144,7 @@ static void recorder_publish(struct recorder *of) {
   atomic_store_explicit(&of->head->used, (uint32_t)(of->at - of->start), memory_order_release);
 }
 
-/* Gives the chunk on. */
+/* Passes the full chunk to the command. */
 static void recorder_give(struct recorder *of) {
   if (of->head == NULL) return;
   recorder_publish(of);
@@ -152,11 +153,11 @@ static void recorder_give(struct recorder *of) {
   of->at = of->limit = of->start = NULL;
 }
 
-/* Takes a free chunk; waits while the command has not kept up. False where nobody will ever free one. */
+/* Takes a free chunk, and waits while the command has not caught up. Returns false if no chunk will ever be free. */
 static bool recorder_take(struct recorder *of) {
   for (uint32_t round = 0;; round++) {
-    /* The same few again and again: they are in the cache, and no further memory is touched. All of them where others have
-     * these. */
+    /* Prefer the same few chunks: they are in the cache, and no other memory is touched. Try all chunks if other
+     * threads have taken these. */
     uint32_t reach = round < NEAR_ROUNDS && NEAR_CHUNKS < spool->chunks ? NEAR_CHUNKS : spool->chunks;
     bool will_be_free = false;
     for (uint32_t i = 0; i < reach; i++) {
@@ -172,7 +173,7 @@ static bool recorder_take(struct recorder *of) {
       of->head = head;
       of->start = of->at = spool_chunk(number);
       of->limit = of->start + spool->chunk_bytes - EVENT_BYTES;
-      /* What a chunk says of instructions holds for it alone, so that each can be read by itself. */
+      /* Each chunk defines its sites again, so that it can be read independently. */
       of->generation += 1ull << 48;
       if (of->generation == 0) {
         of->generation = 1ull << 48;
@@ -184,7 +185,7 @@ static bool recorder_take(struct recorder *of) {
       round = NEAR_ROUNDS;
       continue;
     }
-    /* The command has gone, or all chunks are being filled by other threads. */
+    /* The command has exited, or other threads are filling all chunks. */
     if (kill((pid_t)spool->command, 0) != 0 && errno == ESRCH) return false;
     if (round > 8000) return false;
     struct timespec pause = {0, 250000};
@@ -214,7 +215,7 @@ static inline void put_u64(struct recorder *of, uint64_t value) {
   of->at += 8;
 }
 
-/* An event of some words. */
+/* Writes an event with some words. */
 static void recorder_event(struct recorder *of, enum event kind, const uint64_t *words, uint32_t count) {
   if (count > EVENT_WORDS || !recorder_room(of)) return;
   put_u16(of, (uint16_t)(kind << 4 | EVENT));
@@ -223,7 +224,7 @@ static void recorder_event(struct recorder *of, enum event kind, const uint64_t 
   recorder_publish(of);
 }
 
-/* Says that something is missing since the last event. */
+/* Reports that events are missing since the last one. */
 static void recorder_gap(struct recorder *of, uint32_t window) {
   of->window = window;
   uint64_t words[] = {window, of->lost};
@@ -232,7 +233,7 @@ static void recorder_gap(struct recorder *of, uint32_t window) {
   recorder_event(of, GAP, words, 2);
 }
 
-/* Notes a place of the code by which memory is accessed, and its first access. */
+/* Defines the site of an instruction, together with its first access. */
 static __attribute__((noinline)) void recorder_site(struct recorder *of, struct site *site, uint64_t key, uint64_t address,
                                                     uint64_t pc, uint32_t kind, uint32_t size) {
   site->key = key;
@@ -248,8 +249,8 @@ static inline uint64_t recorder_key(const struct recorder *of, uint64_t pc, uint
   return pc ^ of->generation ^ (uint64_t)(kind & 7) << 44;
 }
 
-/* An access; the caller has seen to it that the window is open. `size`, and how many instructions went `before`, are looked
- * at where the place is new to the chunk. */
+/* Records an access. The caller has checked that the window is open. `size` and `before`, the number of instructions
+ * before the access, are evaluated only if the site is new to the chunk. */
 #define recorder_access(of, address, pc, kind, size, before)                                                        \
   do {                                                                                                         \
     if (__builtin_expect((of)->at >= (of)->limit, 0) && !recorder_room(of)) break;                             \
@@ -266,7 +267,8 @@ static inline __attribute__((always_inline)) struct site *recorder_site_of(struc
   return &of->sites[(pc ^ pc >> 12 ^ (kind & 3) << 11) & (SITES - 1)];
 }
 
-/* How a difference is written: its code, and the bytes of the event with it, by how many bits it has, its sign among them. */
+/* The encoding of an address difference by its number of bits, including the sign: the code, and the bytes of the
+ * event. */
 static const struct difference {
   uint8_t code, bytes;
 } differences[65] = {
@@ -285,13 +287,13 @@ static const struct difference {
 #undef BITS_8
 };
 
-/* A further access by a place that the chunk knows. No branch: which code it gets is anyone's guess. All eight bytes are
- * written, and those that are too many are written over by the next event. */
+/* Records a further access by a known site. There is no branch on the code, because it could not be predicted. All
+ * eight bytes are written, and the next event overwrites the unused ones. */
 static inline __attribute__((always_inline)) void recorder_again(struct recorder *of, struct site *site, uint64_t address) {
   uint8_t *at = of->at;
   int64_t delta = (int64_t)(address - site->last);
   site->last = address;
-  /* No address has the topmost bits, which this loses. */
+  /* The topmost bits are lost, but no address uses them. */
   uint64_t folded = (uint64_t)delta << 1 ^ (uint64_t)(delta >> 63);
   struct difference as = differences[63 - __builtin_clzll(folded << 1 | 1)];
   uint16_t word = (uint16_t)((site - of->sites) << 4 | as.code);
@@ -300,13 +302,13 @@ static inline __attribute__((always_inline)) void recorder_again(struct recorder
   of->at = at + as.bytes;
 }
 
-/* A new thread's recorder, with memory from the kernel. */
+/* Allocates a new thread's recorder with memory from the kernel. */
 static struct recorder *recorder_new(uint32_t id) {
   void *at = mmap(NULL, sizeof(struct recorder), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return NULL;
   struct recorder *of = at;
   of->id = id;
-  /* Until it has said so, no window is open to it. */
+  /* No window is open to the recorder before its thread has been reported. */
   of->window = 0;
   of->ready = NOT_READY;
   return of;

@@ -1,5 +1,5 @@
-/* What threads wait for: the program's calls of pthreads, semaphores and futexes, passed on as they are. Each engine says
- * what becomes of an event (`event_of`), and of the access to the lock's word that the C library makes (`access_of`). */
+/* Waits of threads: the program's calls of pthreads, semaphores and futexes, which are passed on unchanged. Each
+ * engine handles an event in `event_of`, and the C library's access to the lock's word in `access_of`. */
 
 static void locked(void *lock, uint64_t is_shared) {
   if (!spool_is_open()) return;
@@ -25,8 +25,8 @@ static void woken(const volatile void *object, uint64_t since) {
   event_of(WAIT_END, words, 3);
 }
 
-/* The lock's word is accessed by the C library, which is not instrumented: a change when it is taken, and one when it is
- * given back. */
+/* The C library accesses the lock's word and is not instrumented. The word is modified when the lock is acquired and
+ * when it is released. */
 #define TAKES(name, type, is_shared, parameters, arguments)                                  \
   EXPORT int name parameters {                                                               \
     int error = NEXT(name) arguments;                                                        \
@@ -70,7 +70,7 @@ EXPORT int pthread_cond_broadcast(pthread_cond_t *condition) {
   return NEXT(pthread_cond_broadcast)(condition);
 }
 
-/* The mutex is given back and taken again within. */
+/* The call releases the mutex and acquires it again. */
 #define WAITS(name, parameters, arguments)                     \
   EXPORT int name parameters {                                 \
     access_of((uint64_t)condition, RETURN_ADDRESS, MODIFIED, 8); \
@@ -89,7 +89,7 @@ WAITS(pthread_cond_clockwait, (pthread_cond_t * condition, pthread_mutex_t *lock
 TAKES(pthread_mutex_clocklock, pthread_mutex_t, 0, (pthread_mutex_t * lock, clockid_t clock, UNTIL), (lock, clock, until))
 #endif
 
-/* Who leaves a barrier has waited for the last that came to it. */
+/* A thread that leaves a barrier has waited for the last thread that arrived. */
 EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier) {
   access_of((uint64_t)barrier, RETURN_ADDRESS, MODIFIED, 4);
   wakes(barrier, UINT64_MAX);
@@ -115,7 +115,7 @@ PASSES(sem_wait, (sem_t * semaphore), (semaphore))
 PASSES(sem_trywait, (sem_t * semaphore), (semaphore))
 PASSES(sem_timedwait, (sem_t * semaphore, UNTIL), (semaphore, until))
 
-/* Rust's standard library, and others, wait by the system call itself. */
+/* Rust's standard library and others wait by this system call. */
 EXPORT long syscall(long number, ...) {
   va_list list;
   va_start(list, number);

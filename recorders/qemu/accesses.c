@@ -1,15 +1,17 @@
-/* The engine qemu: a plugin of QEMU's user emulation (plugin API 1), which sees every load and store of a program as it is.
+/* The engine qemu: a plugin for QEMU's user emulation (plugin API 1), which observes every load and store of an
+ * unmodified program.
  *
- * Each thread of the guest is a thread of QEMU's, so a thread's recorder is thread-local here, too, and no call of QEMU's
- * comes within another. What no plugin can see, the arguments of functions, the guest tells by itself: guest.c is loaded
- * into a program that is linked dynamically, and makes system calls of a number that no kernel has.
+ * Each thread of the guest is a thread of QEMU, so a thread's recorder is thread-local here as well, and callbacks
+ * of one thread are never nested. A plugin cannot see the arguments of functions. guest.c reports them: it is loaded
+ * into dynamically linked programs, and makes system calls with a number that no kernel has.
  *
  * Rules:
- * 1. A guest's address is one of this process, `guest_base` further. What the guest says of its memory is bounded here.
- * 2. Whatever is known of an instruction is put into the word that its callback gets, when it is translated.
+ * 1. A guest's address is an address of this process minus `guest_base`. Values that the guest passes are untrusted
+ *    and bounded here.
+ * 2. Information about an instruction is put into the argument of its callback when the instruction is translated.
  */
 
-/* What is used of the plugin API, from its documentation. */
+/* The part of the plugin API that is used, from its documentation. */
 typedef uint64_t plugin_id;
 struct plugin_tb;
 struct plugin_insn;
@@ -57,40 +59,40 @@ static pthread_key_t at_thread_end;
 
 static uint64_t guest_base;
 static bool is_based;
-/* Of the guest's part of the recorder; its accesses are not the program's. */
+/* The guest's part of the recorder. Its accesses are not the program's. */
 static _Atomic uint64_t helper_start, helper_end;
 
-/* What differs between architectures. */
+/* Differences between architectures. */
 static struct numbers {
   bool is_x86;
   int64_t clone, futex, map, exec, exec_at;
-  /* Calls that copy into the program's memory, and out of it: what their second word says. */
+  /* Calls that copy into or out of the program's memory, by the meaning of their second argument. */
   int64_t into[3], out_of[3];
 } numbers;
 
-/* By QEMU's number of a thread: which thread it is, the ticket of its creation, and the end of its stack. */
+/* By QEMU's number of a thread: the thread, the ticket of its creation, and the end of its stack. */
 #define VCPUS 65536u
 static struct {
   uint32_t id;
   uint64_t created, stack_end;
 } vcpus[VCPUS];
 
-/* What a thread's system call is about, while the kernel has it. */
+/* The system call that a thread is in. */
 static __thread struct {
-  /* The thread that a call of clone makes, and the last that one made. */
+  /* The thread that a call of clone creates, and the last one that was created. */
   uint32_t child;
   uint64_t child_ticket, child_stack_end;
-  /* Of a wait: its object, and since when. */
+  /* For a wait: its object, and the ticket at which it began. */
   uint64_t object, since;
   bool is_wait, is_map, is_in_library;
-  /* Of a copy: what it does to the program's memory, and where. */
+  /* For a copy: the kind of access to the program's memory, and the address. */
   bool is_copy;
   enum access_kind kind;
   uint64_t buffer;
 } call;
 
-/* Where an instruction stands among those that are translated together: so that it is known how many went before an access
- * since the last one. Written by whoever translates, of which there is one at a time; found by the address after it. */
+/* The position of an instruction in its block, to compute the number of instructions between two accesses. One
+ * thread translates at a time, and only this thread writes it. It is found by the address after the instruction. */
 #define PLACES (1u << 20)
 static struct place {
   _Atomic uint64_t pc;
@@ -107,7 +109,7 @@ static struct place *place_of(uint64_t pc) {
   return NULL;
 }
 
-/* How many instructions went before the one that ends at `pc` since the one that ends at `last`. */
+/* Returns the number of instructions between the one that ends at `last` and the one that ends at `pc`. */
 static uint32_t between(uint64_t last, uint64_t pc) {
   struct place *from = place_of(last), *to = place_of(pc);
   if (from == NULL || to == NULL || from->pc != last || to->pc != pc) return 0;
@@ -127,7 +129,7 @@ static void thread_ends(void *value) {
   munmap(of, sizeof *of);
 }
 
-/* Says where the stack is on which `address` lies. */
+/* Reports the stack that contains `address`. */
 static void tell_stack(struct recorder *of, uint64_t address);
 
 static struct recorder *attach(unsigned vcpu) {
@@ -150,7 +152,7 @@ static struct recorder *mine(unsigned vcpu) {
   return of == NULL || of->is_dead ? NULL : of;
 }
 
-/* A thread's first access, which is on its stack, or the first of a window. */
+/* Handles a thread's first access, which is on its stack, and the first access in a window. */
 static __attribute__((noinline)) struct recorder *first_of(unsigned vcpu, uint64_t address, uint32_t window) {
   struct recorder *of = mine(vcpu);
   if (of == NULL) return NULL;
@@ -164,7 +166,7 @@ static void event_by(unsigned vcpu, enum event kind, const uint64_t *words, uint
   if (of != NULL) recorder_event(of, kind, words, count);
 }
 
-/* The place of the last access; what it is good for is found out where a place is new to a chunk. */
+/* The address after the last access, for the number of instructions since then. */
 static __thread uint64_t last_pc;
 
 static inline __attribute__((always_inline)) void record(unsigned vcpu, uint32_t info, uint64_t address, uint64_t pc,
@@ -177,26 +179,26 @@ static inline __attribute__((always_inline)) void record(unsigned vcpu, uint32_t
   last_pc = pc;
 }
 
-/* Every callback is asked for both loads and stores, and finds out which it is: QEMU 7.2 calls one that is asked for stores
- * alone at loads, too. What it gets is the address after the instruction. */
+/* Every callback is registered for loads and stores and distinguishes them itself, because QEMU 7.2 also calls store
+ * callbacks at loads. `pc` is the address after the instruction. */
 static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
   record(vcpu, info, address, (uint64_t)pc, qemu_plugin_mem_is_store(info) ? STORE : LOAD);
 }
 
-/* An instruction that reads and writes at once does so in one call, but while there is one thread alone, in two. */
+/* A read-modify-write has one call, but two calls while the program has only one thread. */
 static void accessed_at_once(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
   record(vcpu, info, address, (uint64_t)pc, qemu_plugin_mem_is_store(info) ? MODIFIED : LOADED);
 }
 
-/* Calls and returns: a stack of where the calls return to, each with the place on the guest's stack that says so, by which
- * those that were left by a jump are known. The place is 0 where the architecture has it in a register. */
+/* The stack of calls: return addresses, each with its address on the guest's stack, so that frames that were left by
+ * a jump are recognized. This address is 0 if the architecture keeps the return address in a register. */
 static void push_call(struct recorder *of, uint64_t place, uint64_t pc) {
   while (place != 0 && of->depth > 0 && of->return_places[(of->depth - 1) % STACK_DEPTH] <= place) of->depth--;
   of->return_places[of->depth % STACK_DEPTH] = place;
   of->stack[of->depth++ % STACK_DEPTH] = pc;
 }
 
-/* The stack is kept while no window is open, too: memory that is taken then has a name later. */
+/* The stack is also kept while no window is open, so that memory that is allocated then has a name later. */
 static void calls(unsigned vcpu, uint32_t info, uint64_t address, void *pc) {
   struct recorder *of = mine(vcpu);
   if (of == NULL) return;

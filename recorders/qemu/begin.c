@@ -1,4 +1,4 @@
-/* The program itself begins a thread; the plugin sees that, and tells which it was. */
+/* The program creates a thread itself. The plugin observes this and returns the number of the new thread. */
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument) {
   int error = NEXT(pthread_create)(thread, attributes, body, argument);
   uint64_t words[] = {0};

@@ -1,5 +1,5 @@
-/* The guest's own part of the engine qemu: what it waits for and what memory it takes, told by system calls of a number that
- * no kernel has. It is loaded into programs that are linked dynamically, by LD_PRELOAD. */
+/* The part of the engine qemu in the guest: it reports waits and allocations by system calls with a number that no
+ * kernel has. LD_PRELOAD loads it into dynamically linked programs. */
 
 #define HELP 0x43534844
 
@@ -7,7 +7,7 @@ enum help { HELLO = 100, TICKET = 101, CHILD = 102 };
 
 static bool is_open;
 
-/* As it is, so that `errno` stays what it was. */
+/* A raw system call, so that `errno` does not change. */
 static void tell(uint64_t what, const uint64_t *words, uint64_t count) {
 #if defined(__x86_64__)
   uint64_t result = HELP;
@@ -35,7 +35,7 @@ static void event_of(enum event kind, const uint64_t *words, uint32_t count) {
   if (is_open) tell(kind, words, count);
 }
 
-/* The plugin sees what the C library does. */
+/* The plugin observes the C library's accesses. */
 #define access_of(address, pc, kind, size) ((void)0)
 
 static void taken(void *at, size_t bytes, size_t element_bytes, uint64_t pc) {

@@ -1,4 +1,4 @@
-/* What is asked of QEMU for each instruction, by what it is; and how the plugin begins. */
+/* Registers the callbacks of each instruction by its kind, and initializes the plugin. */
 
 enum shape { PLAIN, AT_ONCE, CALL, RETURN, SYSTEM_CALL };
 
@@ -21,7 +21,7 @@ static enum shape shape_x86(const uint8_t *code, size_t bytes) {
     case 0xc2:
     case 0xc3: return RETURN;
     case 0xff: return (next >> 3 & 7) == 2 ? CALL : PLAIN;
-    /* The exchange of a register and memory has the lock without saying so. */
+    /* An exchange between a register and memory is always locked. */
     case 0x86:
     case 0x87: return next < 0xc0 ? AT_ONCE : PLAIN;
     case 0x0f: return next == 0x05 ? SYSTEM_CALL : PLAIN;
@@ -36,7 +36,7 @@ static enum shape shape_arm(const uint8_t *code, size_t bytes) {
   if (word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000) return CALL;
   if ((word & 0xfffffc1f) == 0xd65f0000) return RETURN;
   if ((word & 0xffe0001f) == 0xd4000001) return SYSTEM_CALL;
-  /* Exclusive loads and stores and compare-and-swap, but not loads that acquire and stores that release. */
+  /* Exclusive loads and stores and compare-and-swap, but not acquire loads and release stores. */
   if ((word & 0x3f000000) == 0x08000000) return (word & 0x00a00000) == 0x00800000 ? PLAIN : AT_ONCE;
   return (word & 0x3b200c00) == 0x38200000 ? AT_ONCE : PLAIN;
 }
@@ -63,7 +63,7 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
 #endif
     enum shape shape = numbers.is_x86 ? shape_x86(code, bytes) : shape_arm(code, bytes);
     uint64_t after = pc + bytes;
-    /* Without a place on the stack, a call is known to be over by its return alone. */
+    /* If the return address is not on the stack, only the return shows the end of a call. */
     if (shape == CALL && !numbers.is_x86)
       qemu_plugin_register_vcpu_insn_exec_cb(insn, links, NO_REGISTERS, (void *)after);
     if (shape == RETURN && !numbers.is_x86)

@@ -1,6 +1,6 @@
-/* What the guest asks the kernel, and what its own part of the recorder asks us; modules and stacks, from the process's maps. */
+/* The guest's system calls, calls from the recorder in the guest, and modules and stacks from the process's maps. */
 
-/* Calls of a number that no kernel has; guest.c makes them. */
+/* Calls with a number that no kernel has, made by guest.c. */
 #define HELP 0x43534844
 
 enum help { HELLO = 100, TICKET = 101, CHILD = 102 };
@@ -35,7 +35,7 @@ static bool read_maps(void) {
   return used > 0;
 }
 
-/* The map at `*at`, which is moved to the next; false at the end. */
+/* Reads the map at `*at` and advances to the next one. Returns false at the end. */
 static bool next_map(char **at, struct map *map) {
   char *line = *at, *end = strchr(line, '\n');
   if (end == NULL) return false;
@@ -78,7 +78,7 @@ static bool note_module(uint64_t start, uint64_t end, bool is_library) {
   return true;
 }
 
-/* What is mapped before the program: QEMU's own. */
+/* Records the modules that are mapped before the program, which belong to QEMU. */
 static void note_own_modules(void) {
   struct map map;
   lock_maps();
@@ -89,8 +89,8 @@ static void note_own_modules(void) {
   unlock_maps();
 }
 
-/* Where a file's addresses begin, and the end of what it maps, from its first page; false where it is no program. A guest's
- * code is not code to the kernel, so nothing else tells it. */
+/* Reads a program's base address and the end of its maps from its first page. Returns false if the file is not a
+ * program. A guest's code is not executable to the kernel, so the maps do not have this information. */
 static bool extent_of(uint64_t start, uint64_t *base, uint64_t *end) {
   const Elf64_Ehdr *head = (const Elf64_Ehdr *)start;
   if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_ident[EI_CLASS] != ELFCLASS64) return false;
@@ -118,7 +118,7 @@ static bool is_c_library(const char *path, size_t bytes) {
   return false;
 }
 
-/* Tells of files of code that were not told of yet. */
+/* Reports modules that have not been reported yet. */
 static void tell_modules(unsigned vcpu) {
   struct map map, first = {0};
   bool has_told = false;
@@ -141,13 +141,13 @@ static void tell_modules(unsigned vcpu) {
     }
   }
   unlock_maps();
-  /* Handed over at once: a recording that reaches its size limit later still has names. */
+  /* Pass the chunk on immediately, so that names are available even if the recording later reaches its size limit. */
   struct recorder *of = has_told ? mine(vcpu) : NULL;
   if (of != NULL) recorder_give(of);
 }
 
-/* Behind a stack with a map of its own lies the thread's own data, which is not as long as this; and a stack that Go's runtime
- * takes from its heap for the system's calls has 16 KiB. */
+/* The map of a separate stack ends with thread-local data, which is shorter than this. Stacks that Go's runtime
+ * allocates from its heap for system calls have 16 KiB. */
 #define OWN_STACK_BYTES (256u << 10)
 #define STACK_IN_HEAP_BYTES (16u << 10)
 
@@ -161,7 +161,7 @@ static void tell_stack(struct recorder *of, uint64_t address) {
     while (next_map(&at, &map))
       if (host >= map.start && host < map.end) {
         uint64_t words[] = {map.start - guest_base, map.end - guest_base};
-        /* A runtime such as Go's has its threads' stacks in the midst of its heap. */
+        /* Runtimes such as Go's allocate stacks in their heap. */
         if (end != 0 && words[1] - end > OWN_STACK_BYTES && end - words[0] > STACK_IN_HEAP_BYTES) {
           words[0] = end - STACK_IN_HEAP_BYTES;
           words[1] = end;
@@ -172,13 +172,13 @@ static void tell_stack(struct recorder *of, uint64_t address) {
   unlock_maps();
 }
 
-/* Memory that was taken; the guest knows where from, and this side the calls above. */
+/* Reports an allocation. The guest provides the caller, and this side the calls above it. */
 static void taken(unsigned vcpu, const uint64_t *told) {
   struct recorder *of = mine(vcpu);
   if (of == NULL) return;
   uint64_t words[4 + FRAMES + 1] = {told[0], told[1], told[2], told[3], told[4]};
   uint32_t depth = of->depth, count = 5;
-  /* The calls within the guest's part are not the program's. */
+  /* The calls in the guest's part do not belong to the program. */
   while (depth > 0 && of->depth - depth < 8 && of->stack[(depth - 1) % STACK_DEPTH] != told[4]) depth--;
   if (depth > 0 && of->stack[(depth - 1) % STACK_DEPTH] == told[4]) depth--;
   for (; depth > 0 && count < 4 + FRAMES && of->depth - depth < STACK_DEPTH; depth--)
@@ -225,7 +225,8 @@ static void waits_for(unsigned vcpu, uint64_t object, uint64_t operation, uint64
   }
 }
 
-/* The kernel's copies are made on the program's CPU, and no plugin sees them. The place is that of the last call. */
+/* Records a copy by the kernel, which runs on the program's CPU but is invisible to plugins. Its instruction is the
+ * last call. */
 static void has_copied(unsigned vcpu, uint64_t bytes) {
   uint32_t window = atomic_load(&spool->window);
   struct recorder *of = window == 0 ? NULL : mine(vcpu);
@@ -253,7 +254,7 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
   } else if (!spool_is_open()) {
     return;
   } else if (number == numbers.futex) {
-    /* The C library's locks are told of by the guest's own part. */
+    /* The guest's part reports the C library's locks. */
     if (!(atomic_load(&spool->is_helped) && call.is_in_library)) waits_for(vcpu, a, b, c);
   } else if (number == numbers.clone && (a & CLONE_THREAD)) {
     call.child = atomic_fetch_add(&spool->threads, 1) + 1;
@@ -272,7 +273,7 @@ static void calls_system(plugin_id id, unsigned vcpu, int64_t number, uint64_t a
 
 static void system_called(plugin_id id, unsigned vcpu, int64_t number, int64_t result) {
   (void)id;
-  /* It has come back, so it has failed. */
+  /* The call has returned, so it has failed. */
   if (number == numbers.exec || number == numbers.exec_at) atomic_store(&spool->is_replaced, 0);
   if (call.is_wait && result == 0) {
     uint64_t words[] = {call.object, call.since, next_ticket()};
@@ -283,7 +284,7 @@ static void system_called(plugin_id id, unsigned vcpu, int64_t number, int64_t r
   call.is_wait = call.is_map = call.is_copy = false;
 }
 
-/* QEMU makes a thread on the thread that asks for it. */
+/* QEMU initializes a thread on the thread that creates it. */
 static void thread_made(plugin_id id, unsigned vcpu) {
   (void)id;
   if (vcpu >= VCPUS || call.child == 0) return;

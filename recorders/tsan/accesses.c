@@ -1,10 +1,11 @@
 /* The entry points that GCC and Clang call with -fsanitize=thread: loads, stores, ranges, functions, atomics.
  *
- * Each does what the program asked for, with the order of memory that it asked for or a stronger one, and then or before
- * says so to the thread's recorder. The instruction is told by the address that the call returns to.
+ * Each makes the access with the requested memory order or a stronger one, and reports it to the thread's recorder.
+ * The instruction is the return address of the call.
  */
 
-/* Those of a thread that has none yet, and of one that has ended: they are never ready, and their `id` is 0. */
+/* Recorders of threads that have none yet, and of threads that have ended. They are never ready, and their `id` is
+ * 0. */
 static struct recorder nobody = {.ready = NOT_READY};
 static struct recorder ended = {.ready = NOT_READY, .is_dead = true};
 static __thread struct recorder *self = &nobody;
@@ -12,7 +13,7 @@ static __thread struct recorder *self = &nobody;
 static struct recorder *attach(void);
 static void access_slowly(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size);
 
-/* Of one thread, one event at a time; whoever comes in between, as a signal's handler can, is counted, and nothing else. */
+/* Each thread records one event at a time. A signal handler that interrupts it only counts its event as lost. */
 static inline bool take_turn(struct recorder *of) {
   if (of->is_busy || (of->ready == NOT_READY && of->window != 0)) {
     of->lost += !of->is_quiet;
@@ -30,7 +31,7 @@ static inline void end_turn(struct recorder *of) {
   of->is_busy = false;
 }
 
-/* A signal's handler may come between any two of these, and finds that the thread is not ready. */
+/* A signal handler may run between any two of these steps. It finds that the thread is not ready. */
 static inline __attribute__((always_inline)) void access_of(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
   struct recorder *of = self;
   uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
@@ -48,7 +49,7 @@ static inline __attribute__((always_inline)) void access_of(uint64_t address, ui
   of->ready = window;
 }
 
-/* A thread's first access, the first of a window, of a chunk or by a place of the code, or one of a signal's handler. */
+/* Handles the first access of a thread, in a window, in a chunk or by a site, and accesses of signal handlers. */
 static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t pc, uint32_t kind, uint32_t size) {
   uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
   if (window == 0) return;
@@ -59,7 +60,7 @@ static __attribute__((noinline)) void access_slowly(uint64_t address, uint64_t p
   end_turn(of);
 }
 
-/* An event that is recorded whether or not a window is open: without these, those in a window have no names. */
+/* Records an event even if no window is open. Without such events, objects in later windows have no names. */
 static void event_of(enum event kind, const uint64_t *words, uint32_t count) {
   if (!spool_is_open()) return;
   struct recorder *of = self == &nobody ? attach() : self;
@@ -71,7 +72,7 @@ static void event_of(enum event kind, const uint64_t *words, uint32_t count) {
 static void range_of(uint64_t address, uint64_t bytes, uint32_t kind, uint64_t pc) {
   if (bytes == 0 || atomic_load_explicit(&spool->window, memory_order_relaxed) == 0) return;
   struct recorder *of = self;
-  /* The first of a window: so that it is told that something went before. */
+  /* The first access in a window, which also reports the gap before it. */
   if (of == &nobody || of->window != atomic_load(&spool->window)) access_slowly(address, pc, kind, 1);
   uint64_t words[] = {address, bytes, kind, pc};
   event_of(RANGE, words, 4);
@@ -108,7 +109,7 @@ EXPORT void __tsan_func_exit(void) {
   ACCESS_PC(write##size, STORE, size)           \
   BOTH(read_write##size, size)                  \
   BOTH(unaligned_read_write##size, size)
-/* Clang has one call for a load and the store after it; they have two places in the code, and here two keys. */
+/* Clang has one call for a load followed by a store. The two have different addresses, and two keys here. */
 #define BOTH(name, size)                                                  \
   EXPORT void __tsan_##name(void *address) {                              \
     access_of((uint64_t)address, RETURN_ADDRESS - 1, LOAD, size);         \
@@ -137,9 +138,9 @@ EXPORT void __tsan_vptr_update(void **address, void *value) {
 }
 EXPORT void __tsan_vptr_read(void **address) { access_of((uint64_t)address, RETURN_ADDRESS, LOAD, sizeof *address); }
 
-/* Atomics. What is recorded counts as one access; a failed compare-exchange takes the line, too. */
+/* Atomics. A recorded operation is one access. A failed compare-exchange takes the line as well. */
 
-/* Relaxed, consume and acquire may be as strong as they like; so may a store, at a price: on x86 that of a barrier. */
+/* A stronger order than requested is always correct. For a store it would cost a barrier on x86. */
 #define ORDER_OF_STORE(order) ((order) == 5 ? memory_order_seq_cst : memory_order_release)
 
 #define FETCH(bits, type, word, operation)                                                                 \
@@ -193,7 +194,7 @@ ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
 
-/* 16 bytes at once, by the instruction that the compilers would use, and no library. */
+/* 16-byte atomics use the same instruction as the compilers, without a library. */
 typedef unsigned __int128 wide;
 #if defined(__x86_64__)
 #define WIDE __attribute__((target("cx16")))
@@ -261,7 +262,7 @@ EXPORT void __tsan_atomic_signal_fence(int order) {
   atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* What programs that know the sanitizer call themselves: nothing of it is an access. */
+/* Calls by programs that know the sanitizer. They access no memory. */
 EXPORT void __tsan_acquire(void *at) { (void)at; }
 EXPORT void __tsan_release(void *at) { (void)at; }
 EXPORT void __tsan_ignore_thread_begin(void) {}

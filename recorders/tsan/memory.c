@@ -1,4 +1,4 @@
-/* With which calls memory was taken, what is copied in one piece, and what is loaded where. */
+/* Call stacks of allocations, copies of memory, and loaded modules. */
 
 /* Frames of a call stack that are kept. */
 #define FRAMES 12u
@@ -14,7 +14,8 @@ static void taken(void *at, size_t bytes, size_t element_bytes, uint64_t pc) {
   event_of(ALLOC, words, count);
 }
 
-/* Copies in one piece. Nothing here may become a call of itself: it is compiled without built-in functions. */
+/* Copies in one piece. The functions must not be compiled into calls of themselves, so built-in functions are
+ * disabled. */
 
 static void copy_up(uint8_t *to, const uint8_t *from, size_t bytes) {
   for (; bytes > 0; bytes--) {
@@ -71,7 +72,7 @@ COPIES(__tsan_memmove, next_memmove)
 FILLS(memset)
 FILLS(__tsan_memset)
 
-/* What the kernel and the C library copy for the program: neither is instrumented, and both run on its CPU. */
+/* Copies that the kernel and the C library make for the program. Neither is instrumented, and both run on its CPU. */
 #define COPIED(type, name, kind, unit, parameters, arguments)                                        \
   EXPORT type name parameters {                                                                      \
     type done = NEXT(name) arguments;                                                                \
@@ -91,7 +92,7 @@ COPIED(ssize_t, send, LOAD, 1, (int file, OUT_OF, int flags), (file, buffer, byt
 COPIED(size_t, fread, STORE, bytes, (INTO, size_t count, FILE *file), (buffer, bytes, count, file))
 COPIED(size_t, fwrite, LOAD, bytes, (OUT_OF, size_t count, FILE *file), (buffer, bytes, count, file))
 
-/* What is loaded where: for the names of addresses. */
+/* Reports loaded modules, for the names of addresses. */
 static int tell_module(struct dl_phdr_info *info, size_t size, void *first) {
   (void)size;
   uint64_t low = UINT64_MAX, high = 0;
@@ -121,7 +122,7 @@ static void tell_modules(void) {
   bool is_first = true;
   if (!spool_is_open()) return;
   dl_iterate_phdr(tell_module, &is_first);
-  /* Handed over at once: a recording that reaches its size limit later still has names. */
+  /* Pass the chunk on immediately, so that names are available even if the recording later reaches its size limit. */
   struct recorder *of = self;
   if (of == &nobody || of->is_dead || !take_turn(of)) return;
   recorder_give(of);

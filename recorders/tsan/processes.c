@@ -1,7 +1,7 @@
-/* Other processes, and other programs in this one: neither is recorded, and that is said.
+/* Counts other processes, and programs that replace this one. Neither is recorded.
  *
- * A child of fork is counted before there is one, by a handler; others are counted when they are started. A call of fork that
- * gives none, and a call of exec that comes back, have failed.
+ * A child of fork is counted by a handler before it exists, and other children when they are started. The count is
+ * reverted if fork returns no child or exec returns.
  */
 
 #include <spawn.h>
@@ -9,7 +9,7 @@
 
 #define MOST_ARGUMENTS 1024
 
-/* The child of vfork has its parent's memory, and calls exec in it. */
+/* The child of vfork shares its parent's memory and calls exec in it. */
 static bool is_child(void) { return (uint32_t)getpid() != atomic_load(&spool->process); }
 
 static void leaves(void) {
@@ -32,7 +32,7 @@ static int stays(int result) {
   return result;
 }
 
-/* Found before there is a child: one of several threads' has whatever locks the others held. */
+/* Look the functions up before there is a child, which may inherit locks that other threads held. */
 #define FINDS(name) static __typeof__(name) *next_##name;
 FINDS(execve)
 FINDS(execv)
@@ -61,7 +61,7 @@ REPLACES(execvp, (const char *file, WORDS), (file, words))
 REPLACES(execvpe, (const char *file, WORDS, VALUES), (file, words, values))
 REPLACES(fexecve, (int file, WORDS, VALUES), (file, words, values))
 
-/* As many words as there are, in an array. */
+/* Puts the arguments into an array. */
 #define LISTED(name, as, more, ...)                                                 \
   EXPORT int name(const char *path, const char *word, ...) {                        \
     char *words[MOST_ARGUMENTS + 1] = {(char *)(uintptr_t)word};                    \

@@ -1,4 +1,4 @@
-/* Threads: which there are, who created them, and who has joined them. */
+/* Threads: creation, start, exit and join. */
 
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
@@ -9,7 +9,7 @@ static void thread_ends(void *value) {
   of->is_busy = true;
   recorder_event(of, THREAD_EXIT, words, 1);
   recorder_give(of);
-  /* What else runs on this thread is not recorded. */
+  /* Anything else that runs on this thread is not recorded. */
   self = &ended;
   munmap(of, sizeof *of);
 }
@@ -28,7 +28,8 @@ static void tell_stack(struct recorder *of) {
   pthread_attr_destroy(&attributes);
 }
 
-/* Gives the thread a recorder. `id` is 0 where nobody gave it one: the first thread, or one of the program's own making. */
+/* Gives the thread a recorder. `id` is 0 if it has no number yet: the first thread, or a thread that was not created
+ * by pthread_create. */
 static struct recorder *attach_as(uint32_t id, uint64_t created) {
   if (!spool_is_open()) return NULL;
   struct recorder *of = recorder_new(id != 0 ? id : atomic_fetch_add(&spool->threads, 1) + 1);
@@ -55,7 +56,7 @@ struct start {
 
 static void *started(void *of) {
   struct start start = *(struct start *)of;
-  /* First: with whatever else is recorded of it, the thread would get another number. */
+  /* This comes first. With any earlier event, the thread would get another number. */
   attach_as(start.id, start.created);
   free(of);
   return start.body(start.argument);
