@@ -24,11 +24,11 @@ struct State<T> {
     values: VecDeque<T>,
     senders: usize,
     receivers: usize,
-    /// Of those who wait, for a value or for room.
+    /// Wakers of waiting senders and receivers.
     wakers: Vec<Waker>,
 }
 
-/// A channel that holds at most so many values, at least one.
+/// Creates a channel that holds at most `capacity` values, and at least one.
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state = State { values: VecDeque::new(), senders: 1, receivers: 1, wakers: Vec::new() };
     let shared = Arc::new(Shared { state: Mutex::new(state), capacity: capacity.max(1) });
@@ -70,7 +70,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Waits for room, and puts a value in. False if nobody is there to receive it.
+    /// Waits for room and adds a value. Returns false if there is no receiver.
     pub async fn send(&self, value: T) -> bool {
         let mut value = Some(value);
         let capacity = self.0.capacity;

@@ -1,8 +1,8 @@
-//! What the ports of other people's test suites have in common: a deadline for each test, machines of
-//! any number of workers, and the little that a future needs outside a runtime.
+//! Common parts of the ported test suites: a deadline for each test, machines with any number of workers, and the few
+//! functions that a future needs outside a runtime.
 //!
-//! Every test runs its body in [`judge`], so that a hang is a failure with the test's name. docs/JUDGES.md
-//! tells which tests of which suites are here, and which are not, and why.
+//! Every test runs its body in [`judge`], so that a hang is a failure with the test's name. docs/JUDGES.md lists the
+//! suites, the ported tests, the omitted ones, and the reasons.
 
 mod channel;
 
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 pub use channel::{Receiver, Sender, channel, unbounded};
 use coreshard::{Builder, Runtime, RuntimeBuilder, Scope, Topology, Workqueue};
 
-/// Runs a test's body on a thread of its own.
+/// Runs a test's body on a separate thread.
 ///
 /// # Panics
-/// With what the body threw; or if it is not over in a minute: then its thread is left behind.
+/// With the body's panic, or if it has not finished within a minute. In that case its thread is left behind.
 #[track_caller]
 pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
     const LIMIT: Duration = Duration::from_secs(60);
@@ -44,10 +44,10 @@ pub fn judge<F: FnOnce() + Send + 'static>(body: F) {
     }
 }
 
-/// As [`judge`], in a process of its own: for what ends the process where it goes wrong.
+/// Like [`judge`], but in a separate process, for tests that end the process on failure.
 ///
 /// # Panics
-/// Where that process is ended by a signal, or its body panics.
+/// If a signal ends that process, or its body panics.
 pub fn judge_alone<F: FnOnce() + Send + 'static>(body: F) {
     const ALONE: &str = "JUDGED_ALONE";
     let name = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
@@ -73,14 +73,14 @@ pub fn thrown<R>(body: impl FnOnce() -> R) -> Option<String> {
     Some(text_of(payload.as_ref()))
 }
 
-/// What was thrown, as text.
+/// Returns the panic message.
 pub fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// A runtime on a machine of one package with `workers` CPUs, laid over the CPUs that there are: a
-/// queue on it may have so many workers that run, whatever machine the tests run on.
+/// Returns a runtime on a machine of one package with `workers` CPUs, laid over the available CPUs. A queue on it may
+/// have this many running workers, regardless of the machine that the tests run on.
 pub fn machine(workers: usize) -> RuntimeBuilder {
     let topology = Topology::from_synthetic(&format!("package:1 l3:1 core:{workers} pu:1"));
     let real = coreshard::runtime().expect("this machine can be read").usable();
@@ -92,12 +92,12 @@ pub fn runtime(workers: usize) -> Runtime {
     machine(workers).build().expect("the machine has CPUs")
 }
 
-/// A queue with one pool of `workers` workers, which nobody else has.
+/// Creates a queue with one exclusive pool of `workers` workers.
 pub fn pool(workers: usize) -> Workqueue {
     queue(workers, |builder| builder)
 }
 
-/// A queue with one pool of `workers` workers, which nobody else has, and with what `more` asks for.
+/// Creates a queue with one exclusive pool of `workers` workers and the settings of `more`.
 pub fn queue(workers: usize, more: impl FnOnce(Builder<'_>) -> Builder<'_>) -> Workqueue {
     let runtime = runtime(workers);
     let builder = runtime.workqueue().name("judged").scope(Scope::System);
@@ -110,7 +110,7 @@ pub fn default_queue() -> Workqueue {
     builder.name("judged").build().expect("workers can be had")
 }
 
-/// Waits until something holds that nobody tells of. [`judge`] has the deadline.
+/// Polls until a condition holds. [`judge`] has the deadline.
 pub fn wait_until(holds: impl Fn() -> bool) {
     while !holds() {
         thread::sleep(Duration::from_micros(200));
@@ -122,11 +122,11 @@ pub fn meet(barrier: &Barrier) {
     coreshard::blocking(|| barrier.wait());
 }
 
-/// Starts a thread that is to wait inside `body`, and returns once it sleeps there, or has ended: of some waits nothing else tells
-/// that they have begun.
+/// Starts a thread that will wait inside `body`. Returns when it sleeps there or has ended. For some waits nothing else
+/// shows that they have begun.
 ///
 /// # Panics
-/// Where /proc does not tell of threads.
+/// If /proc has no information about threads.
 pub fn spawn_waiting<'scope, R: Send + 'scope>(
     threads: &'scope Scoped<'scope, '_>,
     body: impl FnOnce() -> R + Send + 'scope,
@@ -163,7 +163,7 @@ pub fn timed<R>(body: impl FnOnce() -> R) -> (R, Duration) {
     (result, begin.elapsed())
 }
 
-/// Counts, for whoever holds a clone.
+/// A counter that its clones share.
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<AtomicUsize>);
 
@@ -178,7 +178,7 @@ impl Counter {
         self.next();
     }
 
-    /// One more; what it was before.
+    /// Increments the count and returns the previous value.
     pub fn next(&self) -> usize {
         self.0.fetch_add(1, SeqCst)
     }
@@ -188,7 +188,7 @@ impl Counter {
         self.0.fetch_sub(1, SeqCst);
     }
 
-    /// What it is now.
+    /// Returns the current value.
     pub fn get(&self) -> usize {
         self.0.load(SeqCst)
     }
@@ -240,7 +240,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls a future once, with a waker that wakes nobody.
+/// Polls a future once with a waker that does nothing.
 pub fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
     match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

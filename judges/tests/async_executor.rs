@@ -1,9 +1,8 @@
 //! The tests of async-executor, asked of `Workqueue::spawn`.
 //!
-//! The names and what they assert are from async-executor
-//! (<https://github.com/smol-rs/async-executor>, Apache-2.0 or MIT): `tests/{different_executors,drop,
-//! larger_tasks,local_queue,panic_prop,spawn_many}.rs`, and its `examples`. The text is ours. An executor
-//! there is a queue here; who ticks it are the queue's workers.
+//! The names and assertions are from async-executor (<https://github.com/smol-rs/async-executor>, Apache-2.0 or MIT):
+//! `tests/{different_executors,drop,larger_tasks,local_queue,panic_prop,spawn_many}.rs`, and its `examples`. The text
+//! is ours. An executor there is a queue here, and the queue's workers tick it.
 
 use std::future::{poll_fn, ready};
 use std::sync::{Arc, Mutex};
@@ -14,7 +13,7 @@ use judges::{Counter, block_on, judge, ms, poll_once, pool, thrown, timeout, wai
 
 testing::watch!();
 
-/// A future on two queues of which only the other one runs is not polled.
+/// A future on two queues is not polled if only the other queue runs.
 #[test]
 fn shared_queue_slot() {
     judge(|| {
@@ -47,8 +46,8 @@ fn waiting(queue: &Workqueue, dropped: &Counter) -> (Task<()>, Arc<Mutex<Option<
     (task.unwrap(), place)
 }
 
-/// When the last handle of the queue goes, nobody is left to poll what waits. It is dropped at its next
-/// wake-up, or with its last handle; not by the queue's drop, as there.
+/// When the last handle of the queue is dropped, no worker is left to poll waiting tasks. A task is dropped at its next
+/// wake-up or with its last handle, and not by the queue's drop as in async-executor.
 #[test]
 fn executor_cancels_everything() {
     judge(|| {
@@ -63,7 +62,7 @@ fn executor_cancels_everything() {
     });
 }
 
-/// The same where the handle of the task goes first.
+/// The same if the handle of the task is dropped first.
 #[test]
 fn dropped_queue_and_then_dropped_task() {
     judge(|| {
@@ -215,7 +214,7 @@ fn spawn_many() {
     });
 }
 
-/// `examples/limit.rs`: never more than so many at once, whoever spawns them.
+/// `examples/limit.rs`: never more than this number at once, regardless of the spawner.
 #[test]
 fn limit() {
     judge(|| {

@@ -5,8 +5,8 @@ use judges::{Counter, block_on, judge, ms, poll_once, wait_until};
 
 use crate::stage::{PENDING, READY, READY_AT_SECOND, Stage};
 
-/// A task whose poll never comes, since its queue is shut down before, and is then detached. A queue
-/// runs what it has accepted, so its first poll comes; what is dropped is a task that waits.
+/// In async-task, the queue of a task is shut down before its first poll, and the task is then detached. A queue here
+/// runs every accepted task, so the first poll happens; a waiting task is dropped.
 #[test]
 fn drop_and_detach() {
     judge(|| {
@@ -60,7 +60,7 @@ fn run_and_detach() {
     });
 }
 
-/// A cancelled task is not polled; its future is dropped by the queue, where its poll would have been.
+/// A cancelled task is not polled. The queue drops its future instead of polling it.
 #[test]
 fn cancel_and_run() {
     judge(|| {
@@ -132,7 +132,7 @@ fn schedule_counter() {
     });
 }
 
-/// What the queue refuses comes back as it was given.
+/// A rejected future is returned unchanged.
 #[test]
 fn drop_inside_schedule() {
     judge(|| {
@@ -147,7 +147,7 @@ fn drop_inside_schedule() {
     });
 }
 
-/// The waker of a task can be used before its first poll is over, and after.
+/// The waker of a task can be used before and after the end of its first poll.
 #[test]
 fn waker() {
     judge(|| {

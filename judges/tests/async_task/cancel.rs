@@ -32,8 +32,8 @@ fn cancel_and_run() {
     });
 }
 
-/// There the result of a poll that goes on is dropped. Here a cancel means that it is polled no more; where
-/// that poll was the last, its result goes to whoever waits for the cancel.
+/// async-task drops the result of a running poll. Here a cancelled task is not polled again. If the running poll was
+/// the last one, its result goes to the thread that waits for the cancellation.
 #[test]
 fn cancel_during_run() {
     judge(|| {

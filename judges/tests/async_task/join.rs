@@ -6,7 +6,7 @@ use judges::{block_on, judge, ms, poll_once, sleep_ms, thrown};
 
 use crate::stage::{PENDING, READY, Stage};
 
-/// Awaiting a task whose queue is gone panics with a sentence.
+/// Awaiting a task of a dropped queue panics with a message.
 #[test]
 fn drop_and_join() {
     judge(|| {
@@ -60,7 +60,7 @@ fn join_twice() {
     });
 }
 
-/// The queue goes while somebody waits for the task.
+/// The queue is dropped while a thread waits for the task.
 #[test]
 fn join_and_cancel() {
     judge(|| {
@@ -148,7 +148,7 @@ fn await_output() {
     });
 }
 
-/// Whoever awaits it last is told, where it was awaited with another waker before.
+/// The latest awaiter is woken, even if the task was awaited with another waker before.
 #[test]
 fn the_latest_awaiter_is_woken() {
     judge(|| {

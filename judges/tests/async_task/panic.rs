@@ -1,7 +1,7 @@
 //! `tests/panic.rs`: a future that panics at its first poll.
 //!
-//! There the panic goes through whoever runs the task. Here the worker goes on; the panic goes to whoever
-//! awaits the task, or else to the queue's panic handler.
+//! In async-task, the panic propagates through the thread that runs the task. Here the worker continues, and the panic
+//! goes to the awaiter of the task, or else to the queue's panic handler.
 
 use std::thread;
 
@@ -100,7 +100,7 @@ fn detach_during_run() {
         director.go_on();
         assert_the_queue_goes_on(&stage);
         stage.assert(1, 1, 0);
-        assert_eq!(stage.panics.get(), 1, "nobody awaits it, so the handler is told");
+        assert_eq!(stage.panics.get(), 1, "without an awaiter, the handler is called");
     });
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use coreshard::{Task, Workqueue};
 use judges::{Counter, Dropped, queue, wait_until};
 
-/// What a [`Part`] does when it is polled for the `n`th time, from 1.
+/// The behaviour of a [`Part`] in its `n`th poll, counted from 1.
 pub(crate) type Script = fn(usize) -> Poll<()>;
 
 /// A queue of one worker, with what becomes of the futures on it.
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     pub(crate) futures: Counter,
     pub(crate) outputs: Counter,
     pub(crate) panics: Counter,
-    /// Where a poll waits in its middle.
+    /// Lets a poll wait in its middle.
     gate: Gate,
     waker: Arc<Mutex<Option<Waker>>>,
     /// Polls that were asked for before.
@@ -32,7 +32,7 @@ struct Gate {
     go_on: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
-/// What a future yields.
+/// The output of a future.
 #[derive(Debug)]
 pub(crate) struct Output {
     _dropped: Dropped,
@@ -136,7 +136,7 @@ impl Stage {
         self.queue.freeze().expect("it can be frozen");
     }
 
-    /// Lets the polls go that wait, and waits until they are over.
+    /// Releases the waiting polls, and waits until they have finished.
     pub(crate) fn run(&self) {
         self.queue.thaw().expect("it can be thawed");
         self.settle();
@@ -163,7 +163,7 @@ impl Stage {
         self.queue.stats().queued - self.asked
     }
 
-    /// As [`Self::assert`], of what another thread is about to do.
+    /// Like [`Self::assert`], after another thread's pending operation.
     #[track_caller]
     pub(crate) fn assert_soon(&self, polls: usize, futures: usize, outputs: usize) {
         let counts = || (self.polls.get(), self.futures.get(), self.outputs.get());

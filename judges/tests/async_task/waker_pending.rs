@@ -22,7 +22,7 @@ fn in_second_poll() -> (Stage, Director, Task<Output>, Waker) {
     (stage, director, task, waker)
 }
 
-/// Woken in the middle of a poll, it is polled once more, and no sooner than that poll is over.
+/// A task that is woken during a poll is polled once more, after this poll has finished.
 #[test]
 fn wake_during_run() {
     judge(|| {
@@ -81,7 +81,7 @@ fn cancel_and_wake_during_run() {
     });
 }
 
-/// A task that nobody awaits, and nobody can wake any more, is dropped.
+/// A task without an awaiter or a waker is dropped.
 #[test]
 fn drop_last_waker() {
     judge(|| {
@@ -125,7 +125,7 @@ fn drop_last_task() {
     });
 }
 
-/// Detached before its first poll, which leaves nobody who could wake it.
+/// The task is detached before its first poll, and then has no waker.
 #[test]
 fn detached_before_its_poll_without_a_waker() {
     judge(|| {

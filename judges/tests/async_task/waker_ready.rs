@@ -1,4 +1,4 @@
-//! `tests/waker_ready.rs`: a future that is ready when it is polled again; nobody awaits it.
+//! `tests/waker_ready.rs`: a future without an awaiter that is ready in its second poll.
 
 use judges::{judge, ms};
 
@@ -106,8 +106,7 @@ fn wake_from_many_threads() {
     });
 }
 
-/// Woken in the middle of its poll, by the only waker there is: it is polled again, though nobody else
-/// could wake it any more.
+/// The only waker wakes the task in the middle of its poll. The task is polled again, although no waker is left.
 #[test]
 fn wake_during_run() {
     judge(|| {

@@ -1,5 +1,5 @@
-//! `crossbeam-deque/tests`: what goes in comes out, once, whoever takes it. Forked jobs lie on a deque of
-//! the worker's; items in the pool's intake, open to all its workers.
+//! `crossbeam-deque/tests`: each element is taken exactly once, by any thread. Forked jobs are on the worker's deque;
+//! items are in the pool's intake, from which all its workers take.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -154,7 +154,7 @@ fn no_starvation() {
     });
 }
 
-/// Each item is dropped once: those that ran, those that were stolen, those that were left.
+/// Each item is dropped once: items that ran, stolen items, and remaining items.
 #[test]
 fn destructors() {
     const COUNT: usize = 5_000;
@@ -201,7 +201,7 @@ fn steal_fifo() {
                 meet(&met);
                 thread::current().id()
             };
-            // The younger ones wait until somebody has taken the oldest.
+            // The younger jobs wait until another worker has stolen the oldest.
             let ((), thief) = join(
                 || {
                     join(
@@ -231,7 +231,7 @@ fn steal_batch() {
         of_each_intake(2, |queue| {
             let met = Arc::new(Barrier::new(2));
             queue.freeze().unwrap();
-            // The first and the last of what one worker would claim at once wait for one another.
+            // The first and the last item that one worker would claim at once wait for each other.
             for number in 0..32 {
                 let met = Arc::clone(&met);
                 let item = move || {

@@ -1,5 +1,5 @@
-//! `crossbeam-channel/tests/golang.rs`: programs of goroutines and channels. A goroutine is a task on a queue
-//! of two workers; a channel holds one value at least, where Go's hold none.
+//! `crossbeam-channel/tests/golang.rs`: programs of goroutines and channels. A goroutine is a task on a queue of two
+//! workers. A channel has a capacity of at least one value, while Go also has channels without capacity.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -189,8 +189,8 @@ fn zerosize() {
     });
 }
 
-/// `chan_test::test_chan`: a receive of what is empty waits, a send to what is full waits, the end of the
-/// senders wakes who waits, and many values come in order.
+/// `chan_test::test_chan`: receiving from an empty channel waits, sending to a full channel waits, waiting receivers
+/// are woken when all senders are dropped, and many values arrive in order.
 #[test]
 fn test_chan() {
     judge(|| {
@@ -237,7 +237,7 @@ fn test_chan() {
     });
 }
 
-/// `chan_test::test_nonblock_recv_race`: the end of the senders beside a receive of what is there.
+/// `chan_test::test_nonblock_recv_race`: the last sender is dropped while a present value is received.
 #[test]
 fn test_nonblock_recv_race() {
     judge(|| {

@@ -206,7 +206,7 @@ fn wait() {
     });
 }
 
-/// `WaitGroup::wait_and_drop`: who goes without a wait counts, too.
+/// `WaitGroup::wait_and_drop`: members that leave without waiting count as well.
 #[test]
 fn wait_and_drop() {
     judge(|| {

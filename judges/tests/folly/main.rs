@@ -1,6 +1,6 @@
 //! Folly's tests of its executors, asked of Coreshard.
 //!
-//! The names and what they assert are from Folly (<https://github.com/facebook/folly>, Apache-2.0):
+//! The names and assertions are from Folly (<https://github.com/facebook/folly>, Apache-2.0):
 //! `folly/executors/test/{ThreadPoolExecutor,SerialExecutor,StrandExecutor,SequencedExecutor,MeteredExecutor,
 //! ThreadedExecutor,FunctionScheduler,ThreadedRepeatingFunctionRunner,TimedDrivableExecutor,Executor,
 //! GlobalExecutor}Test.cpp`. The text is ours. A `CPUThreadPoolExecutor` there is a queue here, a

@@ -1,4 +1,4 @@
-//! `ThreadPoolExecutorTest.cpp`: what a pool does with its tasks.
+//! `ThreadPoolExecutorTest.cpp`: pools and their tasks.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -177,8 +177,8 @@ fn future_pool() {
     });
 }
 
-/// `PriorityPreemptionTest`: what is of high priority and comes later does not wait for what is of low
-/// priority and came before. There one pool has both; here each has its own, and neither waits.
+/// `PriorityPreemptionTest`: a later task of high priority does not wait for an earlier task of low priority. In Folly
+/// both are in one pool; here each has its own pool, and neither waits.
 #[test]
 fn priority_preemption_test() {
     judge(|| {
@@ -243,8 +243,8 @@ fn nice_of_this_thread() -> i32 {
     after_name.split_whitespace().nth(16).unwrap().parse().unwrap()
 }
 
-/// `NoThreadPriorityInheritance`: workers that are started later have the nice value of the process, not
-/// that of the thread for whose item they were started.
+/// `NoThreadPriorityInheritance`: workers that are started later have the nice value of the process, not of the thread
+/// that queued the item.
 #[test]
 fn no_thread_priority_inheritance() {
     judge(|| {

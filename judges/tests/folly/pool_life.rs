@@ -8,7 +8,7 @@ use std::thread;
 use coreshard::Workqueue;
 use judges::{Counter, block_on, judge, machine, meet, ms, pool, runtime, sleep_ms, wait_until};
 
-/// `KeepAlive`: a task that waits keeps the queue with a handle of its own.
+/// `KeepAlive`: a waiting task has a handle that keeps the queue.
 #[test]
 fn keep_alive() {
     judge(|| {
@@ -24,7 +24,7 @@ fn keep_alive() {
     });
 }
 
-/// `WeakRef`: what is left after the last handle refuses, and says so.
+/// `WeakRef`: after the last handle is dropped, the remaining reference rejects items with a message.
 #[test]
 fn weak_ref() {
     judge(|| {
@@ -177,7 +177,7 @@ fn virtual_executor() {
     });
 }
 
-/// `CurrentThreadExecutor`: an item is told from what is outside by its queue's refusals.
+/// `CurrentThreadExecutor`: the queue's rejections distinguish calls inside an item from calls outside.
 #[test]
 fn current_thread_executor() {
     judge(|| {
@@ -205,7 +205,7 @@ fn processed_tasks_count() {
     });
 }
 
-/// Items that wait for one another in a runtime that may have so many workers.
+/// Runs items that wait for one another in a runtime with at most `workers` workers.
 fn run_with(workers: usize, items: usize) -> (Workqueue, Counter) {
     let runtime = machine(1).max_workers(workers).build().unwrap();
     let queue = runtime.workqueue().build().unwrap();
@@ -278,7 +278,7 @@ fn drop_waits_for_what_waits() {
     });
 }
 
-/// `GlobalExecutorTest.GlobalImmutableCPUExecutor`: the process's runtime is there for everybody.
+/// `GlobalExecutorTest.GlobalImmutableCPUExecutor`: all code shares the process's runtime.
 #[test]
 fn global_executor() {
     judge(|| {

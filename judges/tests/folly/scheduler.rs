@@ -151,7 +151,7 @@ fn reset_func() {
     });
 }
 
-/// `ResetFuncWhileRunning`: what is armed while it runs comes after.
+/// `ResetFuncWhileRunning`: a function that is armed while it runs runs again afterwards.
 #[test]
 fn reset_func_while_running() {
     judge(|| {
@@ -185,7 +185,7 @@ fn add_invalid() {
     });
 }
 
-/// `NoFunctions`: a queue for which nothing is ever due is let go of as any.
+/// `NoFunctions`: a queue without any function can be dropped.
 #[test]
 fn no_functions() {
     judge(|| {
@@ -211,7 +211,7 @@ fn add_with_run_once() {
     });
 }
 
-/// `NoSteadyCatchup`: after a slow tick those that were missed do not come.
+/// `NoSteadyCatchup`: after a slow tick, missed ticks are skipped.
 #[test]
 fn no_steady_catchup() {
     judge(|| {

@@ -96,7 +96,7 @@ fn execution_throws() {
     });
 }
 
-/// `ParentExecutorDiscardsFunc`: what is cancelled while it waits is let go of, and does not run.
+/// `ParentExecutorDiscardsFunc`: an item that is cancelled while it waits is dropped and does not run.
 #[test]
 fn parent_executor_discards_func() {
     judge(|| {
@@ -267,7 +267,7 @@ fn pause_resume_stress() {
     });
 }
 
-/// `MeteredExecutor.ResetJoins`: the last handle waits for what is left.
+/// `MeteredExecutor.ResetJoins`: the last handle waits for the remaining items.
 #[test]
 fn reset_joins() {
     judge(|| {

@@ -47,7 +47,7 @@ fn many() {
     });
 }
 
-/// Many that sleep at once, each on a worker of its own as long as there may be more.
+/// Many items sleep at the same time, each on a different worker up to the maximum.
 #[test]
 fn many_sleeping_constant_time() {
     judge(|| {
@@ -142,7 +142,7 @@ fn run_is_stable() {
     });
 }
 
-/// `drainIsNotStable`: a drain runs what its items queue, too.
+/// `drainIsNotStable`: a drain also runs items that its items queue.
 #[test]
 fn drain_is_not_stable() {
     judge(|| {
@@ -160,7 +160,7 @@ fn drain_is_not_stable() {
     });
 }
 
-/// `clear`: what waits is taken back, and does not run.
+/// `clear`: waiting items are removed and do not run.
 #[test]
 fn clear() {
     judge(|| {
@@ -206,7 +206,7 @@ fn wait_for_does_not_deadlock() {
             coreshard::blocking(|| block_on(task))
         };
         assert_eq!(other.submit(wait).unwrap().join().unwrap(), 7);
-        // And in the only worker of its own.
+        // The item runs in the only worker of the same queue.
         let inner = queue.clone();
         let wait = move || {
             let task = inner.spawn(async { 8 }).unwrap();

@@ -154,7 +154,7 @@ fn several_cancels_at_once() {
     });
 }
 
-/// From inside itself it could never return: an error, where the kernel hangs.
+/// An item that cancels itself and waits could never return. This is an error here, while the kernel hangs.
 #[test]
 fn cancel_work_sync_inside_itself() {
     judge(|| {

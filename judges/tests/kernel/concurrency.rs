@@ -39,7 +39,7 @@ fn a_worker_that_sleeps_without_saying_so_is_replaced() {
     });
 }
 
-/// When nobody sleeps, there are as many that run as there are CPUs: no thread for each item.
+/// If no item sleeps, the number of running workers is the number of CPUs, not the number of items.
 #[test]
 fn workers_that_run_are_as_many_as_cpus() {
     judge(|| {
@@ -100,8 +100,8 @@ fn highpri_items_do_not_wait_behind_normal_ones() {
     });
 }
 
-/// `WQ_MEM_RECLAIM`: "guaranteed to have at least one execution context regardless of memory pressure":
-/// where no worker can be had, the reserve gets the queue on.
+/// `WQ_MEM_RECLAIM`: "guaranteed to have at least one execution context regardless of memory pressure". If no worker
+/// can be started, the reserve runs the queue's items.
 #[test]
 fn a_rescuer_gets_a_queue_on() {
     judge(|| {
@@ -156,7 +156,7 @@ fn idle_workers_are_culled_and_come_back() {
     });
 }
 
-/// The watchdog: a pool that has items and begins none is told of, with what runs in it.
+/// The watchdog reports a pool that has items and starts none, with the running items.
 #[test]
 fn a_stall_is_told_of() {
     judge(|| {
@@ -207,7 +207,7 @@ fn test_workqueue() {
     });
 }
 
-/// An item that waits for another one of its own pool, which is queued behind many.
+/// An item waits for another item in the same pool, which is queued behind many.
 #[test]
 fn an_item_waits_for_one_behind_it() {
     judge(|| {

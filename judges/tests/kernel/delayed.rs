@@ -14,7 +14,7 @@ fn telling() -> (Work, mpsc::Receiver<Instant>) {
     (Work::new(move |_| tx.send(Instant::now()).unwrap()), rx)
 }
 
-/// It runs when the delay is over, not before.
+/// The item runs after the delay, not earlier.
 #[test]
 fn queue_delayed_work_does_not_run_early() {
     judge(|| {
@@ -74,7 +74,7 @@ fn mod_delayed_work_puts_off() {
     judge(|| {
         let queue = pool(1);
         let (work, ran) = telling();
-        // Again where this thread was held up for so long that the first delay had ended.
+        // Repeat if this thread was preempted until the first delay had ended.
         loop {
             work.queue_after(&queue, ms(40)).unwrap();
             let begin = Instant::now();
@@ -102,7 +102,7 @@ fn mod_delayed_work_to_zero_runs_at_once() {
     });
 }
 
-/// What is in the queue already is taken out, and waits for its time.
+/// An item that is already queued is removed and waits for its new time.
 #[test]
 fn mod_delayed_work_takes_back_what_is_queued() {
     judge(|| {
@@ -203,7 +203,7 @@ fn a_delay_outlives_the_last_handle() {
     });
 }
 
-/// A delay that the clock cannot hold is an error, where the kernel's wraps.
+/// A delay that exceeds the clock's range is an error. The kernel's delay wraps.
 #[test]
 fn a_delay_beyond_the_clock() {
     judge(|| {
@@ -215,7 +215,7 @@ fn a_delay_beyond_the_clock() {
     });
 }
 
-/// A timer that fires while somebody cancels: it runs, or the cancel says that it does not.
+/// A timer expires during a cancellation: either the item runs, or the cancellation reports that it does not.
 #[test]
 fn a_cancel_races_with_the_timer() {
     judge(|| {

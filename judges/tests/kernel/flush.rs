@@ -124,7 +124,7 @@ fn flush_workqueue_is_not_kept_by_later_items() {
     });
 }
 
-/// Flushes from many threads, beside those who queue.
+/// Many threads flush while others queue.
 #[test]
 fn many_flushes_at_once() {
     judge(|| {
@@ -145,7 +145,7 @@ fn many_flushes_at_once() {
     });
 }
 
-/// From inside the queue it would wait for itself: an error, where lockdep warns.
+/// A flush inside the queue would wait for itself. This is an error here, while lockdep warns.
 #[test]
 fn flush_workqueue_inside_itself() {
     judge(|| {
@@ -175,7 +175,7 @@ fn drain_workqueue_waits_for_chains() {
     });
 }
 
-/// Others than the queue's own items are refused while it drains, and taken when that is over.
+/// While the queue drains, only its own items may queue. Other callers are rejected until the drain has finished.
 #[test]
 fn drain_workqueue_refuses_others() {
     judge(|| {
@@ -210,8 +210,8 @@ fn destroy_workqueue_does_all_pending_work_first() {
     });
 }
 
-/// The same of chains: what an item of the queue queues while the queue goes is done, too, as long as that
-/// item's own handle keeps it open.
+/// The same for chains: items that an item of the queue queues during its destruction also run, as long as that item's
+/// handle keeps the queue open.
 #[test]
 fn destroy_workqueue_waits_for_chains() {
     judge(|| {
@@ -229,7 +229,7 @@ fn destroy_workqueue_waits_for_chains() {
     });
 }
 
-/// After a shutdown nothing is taken, and what is refused comes back.
+/// After a shutdown nothing is accepted, and rejected items are returned.
 #[test]
 fn a_destroyed_queue_takes_nothing() {
     judge(|| {

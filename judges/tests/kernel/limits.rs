@@ -1,4 +1,4 @@
-//! `max_active`, freezing, and what a queue is changed to while it works.
+//! `max_active`, freezing, and changes to a queue in use.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -38,7 +38,7 @@ fn max_active_is_not_exceeded() {
     });
 }
 
-/// And so many of them do run at once, where they wait.
+/// That many waiting items do run at the same time.
 #[test]
 fn max_active_is_reached() {
     judge(|| {
@@ -48,7 +48,7 @@ fn max_active_is_reached() {
     });
 }
 
-/// What waits goes in the order in which it came.
+/// Waiting items run in the order of their arrival.
 #[test]
 fn max_active_keeps_the_order_of_what_waits() {
     judge(|| {
@@ -73,7 +73,7 @@ fn min_active_lets_interdependent_items_get_on() {
     });
 }
 
-/// `workqueue_set_max_active`: what waits may go at once.
+/// `workqueue_set_max_active`: waiting items can start at once.
 #[test]
 fn set_max_active_lets_what_waits_go() {
     judge(|| {

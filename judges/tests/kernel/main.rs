@@ -1,9 +1,8 @@
-//! What Linux promises of its workqueues, asked of Coreshard's.
+//! The documented guarantees of Linux workqueues, tested with Coreshard.
 //!
-//! The promises are those of the kernel's documentation: `Documentation/core-api/workqueue.rst`, and the
-//! descriptions of the functions of `include/linux/workqueue.h` that it prints. No line is from the
-//! kernel, which is licensed under GPL-2.0; each test says which promise it asks for. docs/KERNEL-OPERATIONS.md
-//! tells what differs, function by function.
+//! The guarantees are from the kernel's documentation: `Documentation/core-api/workqueue.rst`, and the descriptions of
+//! the functions of `include/linux/workqueue.h` that it prints. No line is from the kernel, which is licensed under
+//! GPL-2.0; each test names its guarantee. docs/KERNEL-OPERATIONS.md lists the differences, function by function.
 
 mod cancel;
 mod concurrency;

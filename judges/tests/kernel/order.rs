@@ -13,7 +13,7 @@ fn ordered(workers: usize) -> Workqueue {
     queue(workers, |builder| builder.ordered())
 }
 
-/// Items tell of their number, and that none runs beside them.
+/// Runs items that record their number and check that no other item runs at the same time.
 fn run_in_order(queue: &Workqueue, count: usize) -> Vec<usize> {
     let inside = Arc::new(AtomicBool::new(false));
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -35,7 +35,7 @@ fn an_ordered_queue_keeps_the_order() {
     judge(|| assert!(run_in_order(&ordered(4), 5_000).into_iter().eq(0..5_000)));
 }
 
-/// Though each CPU has a pool of its own.
+/// Each CPU has a separate pool.
 #[test]
 fn an_ordered_queue_keeps_the_order_across_pools() {
     judge(|| {
@@ -91,7 +91,7 @@ fn an_ordered_queue_waits_for_an_item_that_sleeps() {
     });
 }
 
-/// Reusable items keep the order, too, and so do delayed ones from the time when they are queued.
+/// Reusable items keep the order, and so do delayed items from the time when they are queued.
 #[test]
 fn work_items_of_an_ordered_queue_keep_the_order() {
     judge(|| {
@@ -146,7 +146,7 @@ fn ordered_queues_do_not_wait_for_one_another() {
     });
 }
 
-/// A flush of an item that waits behind the caller would hang: an error, where the kernel does.
+/// A flush of an item behind the caller would hang. This is an error here, while the kernel hangs.
 #[test]
 fn a_flush_of_what_waits_behind_the_caller() {
     judge(|| {

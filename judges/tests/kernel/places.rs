@@ -1,4 +1,4 @@
-//! Where an item runs: CPUs, nodes, affinity scopes, `schedule_on_each_cpu`.
+//! The CPU of an item: CPUs, nodes, affinity scopes, `schedule_on_each_cpu`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -137,7 +137,7 @@ fn pools_are_shared_by_equal_attributes() {
     });
 }
 
-/// `wq_unbound_cpumask`, CPU hotplug: what is queued while the CPUs change runs.
+/// `wq_unbound_cpumask`, CPU hotplug: items that are queued while the set of CPUs changes run.
 #[test]
 fn cpus_come_and_go_under_load() {
     judge(|| {
@@ -158,7 +158,7 @@ fn cpus_come_and_go_under_load() {
     });
 }
 
-/// A queue's mask of which no CPU is left falls back to all, and is in force again when they are back.
+/// If no CPU of a queue's mask is online, the queue uses all CPUs. The mask applies again when its CPUs are back.
 #[test]
 fn a_mask_without_a_cpu_falls_back() {
     judge(|| {

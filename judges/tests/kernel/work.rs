@@ -80,7 +80,7 @@ fn work_pending_ends_as_the_function_begins() {
     });
 }
 
-/// "Non-reentrance": an item runs on at most one worker at a time, whoever queues it.
+/// "Non-reentrance": an item runs on at most one worker at a time, regardless of the queueing thread.
 #[test]
 fn an_item_is_not_reentered() {
     judge(|| {
@@ -124,8 +124,8 @@ fn an_item_is_not_reentered_across_queues() {
     });
 }
 
-/// "Memory-ordering properties": what was written before a queueing that was refused, since the item was
-/// pending, is seen by the run to come.
+/// "Memory-ordering properties": if a queueing is rejected because the item is pending, the pending run sees all
+/// earlier writes.
 #[test]
 fn what_was_written_before_a_refused_queueing_is_seen() {
     judge(|| {
@@ -182,7 +182,7 @@ fn an_item_may_be_freed_by_its_function() {
     });
 }
 
-/// A work item is not lost where it is queued as it ends.
+/// A work item is not lost if it is queued at the end of its run.
 #[test]
 fn a_queueing_at_the_end_of_a_run_is_not_lost() {
     judge(|| {
@@ -197,7 +197,7 @@ fn a_queueing_at_the_end_of_a_run_is_not_lost() {
     });
 }
 
-/// `system_wq`: items of all users, on a queue that nobody made for them.
+/// `system_wq`: items of all users, on a queue that needs no setup.
 #[test]
 fn schedule_work() {
     judge(|| {
@@ -253,7 +253,7 @@ fn disable_work_sync_waits() {
     });
 }
 
-/// A function that panics is an oops of its own: the item can be queued again, and so can others.
+/// A panic of a function affects only its item: the item can be queued again, and so can others.
 #[test]
 fn an_item_that_panics_can_be_queued_again() {
     judge(|| {
@@ -269,7 +269,7 @@ fn an_item_that_panics_can_be_queued_again() {
     });
 }
 
-/// An item that is on no queue any more belongs to nobody: the next queueing may be on another one.
+/// An item that is on no queue has no owner: it may be queued on another queue next.
 #[test]
 fn an_item_may_move_to_another_queue() {
     judge(|| {
@@ -284,7 +284,7 @@ fn an_item_may_move_to_another_queue() {
     });
 }
 
-/// A queue that is gone takes nothing with it: an item that was queued there can be queued elsewhere.
+/// A dropped queue does not affect its former items: they can be queued elsewhere.
 #[test]
 fn an_item_outlives_its_queue() {
     judge(|| {

@@ -1,7 +1,7 @@
 //! `dispatch_concur.c`: how many items of a queue run at once, for each width and each way in.
 //!
-//! There a queue may target another one, and its width is the narrowest on the way. Queues here do not
-//! nest; what is asked is one queue of each width: serial, wide, without a limit.
+//! In libdispatch a queue may target another queue, and its width is the narrowest on the way. Queues here do not nest,
+//! so the tests use one queue of each width: serial, wide, without a limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -77,7 +77,7 @@ fn concur_async_concurrent() {
     judge(|| assert!(with_async(&concurrent()) > 1));
 }
 
-/// Threads that each wait for an item of theirs.
+/// Starts threads that each wait for an item.
 fn with_sync(queue: &Workqueue) -> usize {
     let concurrency = Concurrency::default();
     thread::scope(|threads| {

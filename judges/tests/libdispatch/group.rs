@@ -71,7 +71,7 @@ fn group_wait_times_out_and_is_tried_again() {
     });
 }
 
-/// A notification when the group is empty: on a queue of its own.
+/// A notification of an empty group, on a separate queue.
 #[test]
 fn group_notify() {
     judge(|| {
@@ -96,7 +96,7 @@ fn group_notify() {
     });
 }
 
-/// One cycle of a group with a few serial queues of its own, whose end is told to the next one.
+/// Runs one cycle of a group with some serial queues, and notifies the next cycle at its end.
 fn cycle(runtime: &coreshard::Runtime, notify: &Workqueue, number: usize) {
     let queues: Vec<_> =
         (0..1 + number % 4).map(|_| runtime.workqueue().ordered().build().unwrap()).collect();

@@ -66,7 +66,7 @@ fn pingpong() {
     });
 }
 
-/// Each of so many queues asks each other one, which answers to the queue that asked.
+/// Each queue asks every other queue, which sends the answer back.
 #[test]
 fn starfish() {
     const COUNT: usize = 60;
@@ -148,7 +148,7 @@ fn readsync() {
     });
 }
 
-/// `dispatch_barrier_sync`: everything before it is over, nothing after it has begun.
+/// `dispatch_barrier_sync`: everything before it has finished, and nothing after it has begun.
 #[test]
 fn barrier_sync() {
     judge(|| {
@@ -171,7 +171,7 @@ fn barrier_sync() {
     });
 }
 
-/// `dispatch_priority.c`: work of all priorities is done, the least important, too.
+/// `dispatch_priority.c`: work of all priorities runs, including the lowest.
 #[test]
 fn priority() {
     judge(|| {
@@ -194,7 +194,7 @@ fn priority() {
     });
 }
 
-/// `dispatch_queue_finalizer.c`: what a queue has goes after its last item, and once.
+/// `dispatch_queue_finalizer.c`: a queue's data is dropped once, after its last item.
 #[test]
 fn queue_finalizer() {
     judge(|| {
@@ -213,7 +213,7 @@ fn queue_finalizer() {
     });
 }
 
-/// `dispatch_context_for_key.c`: what is set on a queue's threads is found by its items alone.
+/// `dispatch_context_for_key.c`: only the items of a queue see the values set on its threads.
 #[test]
 fn context_for_key() {
     thread_local!(static KEY: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
@@ -315,8 +315,8 @@ fn suspend_and_resume_under_load() {
     });
 }
 
-/// `dispatch_sync` to the queue that the caller is an item of can never be: an error or a panic, where a
-/// silent wait would be for ever.
+/// `dispatch_sync` from an item to its own queue can never succeed. It is an error or a panic instead of an endless
+/// wait.
 #[test]
 fn sync_to_the_own_serial_queue() {
     judge(|| {

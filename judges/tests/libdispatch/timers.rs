@@ -1,5 +1,5 @@
-//! `dispatch_after.c`, `dispatch_timer*.c`, `dispatch_suspend_timer.c`, `dispatch_drift.c`. The times are a
-//! tenth and less of theirs, and nothing is asserted on how late something may be.
+//! `dispatch_after.c`, `dispatch_timer*.c`, `dispatch_suspend_timer.c`, `dispatch_drift.c`. The times are at most a
+//! tenth of the original ones, and the tests assert no upper bound for delays.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,4 +1,4 @@
-//! `tests/collect.rs` and `src/iter/collect/test.rs`: what becomes of results where somebody panics.
+//! `tests/collect.rs` and `src/iter/collect/test.rs`: results after a panic.
 
 use std::sync::Mutex;
 
@@ -70,7 +70,7 @@ fn collect_drop_on_unwind_zst() {
     });
 }
 
-/// Two halves that make elements, of which one panics: all that were made are dropped.
+/// Two halves create elements, and one half panics. All created elements are dropped.
 fn one_half_panics(left: &(dyn Fn() + Sync), right: &(dyn Fn() + Sync)) -> Option<String> {
     let dropped = Counter::new();
     let made = Counter::new();

@@ -10,7 +10,7 @@ use crate::iter::find_first;
 
 const OCTILLION: u128 = 1_000_000_000_000_000_000_000_000_000;
 
-/// Any number with a property, in a range that nobody could run over.
+/// Finds any number with a property, in a range that is too large to visit.
 fn find_any(
     range: Range<u128>,
     found: &AtomicBool,
@@ -42,7 +42,8 @@ fn find_any_octillion() {
     });
 }
 
-/// Only the upper half has what is sought: somebody has to take it from who descends into the lower.
+/// Only the upper half contains a match. Another worker must steal it from the worker that descends into the lower
+/// half.
 #[test]
 fn filter_find_any_octillion() {
     judge(|| {
@@ -89,6 +90,6 @@ fn check_find_is_present() {
         };
         let found = pool(3).install(|| find_first(&numbers, &some).copied()).unwrap();
         assert_eq!(found, Some(512));
-        assert!(looks.into_inner() < 1024, "what comes after it in its piece is not looked at");
+        assert!(looks.into_inner() < 1024, "elements after the match in its piece are not visited");
     });
 }

@@ -1,4 +1,4 @@
-//! What a program would write to have a map, a reduction and a search, with `join` alone.
+//! A map, a reduction and a search, written with `join` alone.
 
 use coreshard::join;
 

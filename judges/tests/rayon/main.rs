@@ -1,9 +1,9 @@
-//! The tests of rayon's parallel iterators, as far as they ask something of the fork and join below.
+//! The tests of rayon's parallel iterators that also test fork and join.
 //!
-//! The names and what they assert are from rayon (<https://github.com/rayon-rs/rayon>, MIT or
-//! Apache-2.0): `src/iter/test.rs`, `src/iter/collect/test.rs`, `src/slice/test.rs`, and `tests`. The text is
-//! ours. Coreshard has no parallel iterators; what stands in for them here is `for_each_mut`,
-//! `for_each_range`, and what `join` makes of them in [`iter`].
+//! The names and assertions are from rayon (<https://github.com/rayon-rs/rayon>, MIT or Apache-2.0):
+//! `src/iter/test.rs`, `src/iter/collect/test.rs`, `src/slice/test.rs`, and `tests`. The text is ours. Coreshard has no
+//! parallel iterators; the tests use `for_each_mut`, `for_each_range`, and functions made from `join` in [`iter`]
+//! instead.
 
 mod collect;
 mod find;

@@ -76,7 +76,7 @@ fn check_update() {
     });
 }
 
-/// What is moved into a loop is dropped once, whoever ran it.
+/// A value that is moved into a loop is dropped once, regardless of the workers that ran the loop.
 #[test]
 fn check_drops() {
     judge(|| {
@@ -89,7 +89,7 @@ fn check_drops() {
     });
 }
 
-/// `check_for_each_with`: what a body borrows is shared by all workers, and free after.
+/// `check_for_each_with`: all workers share the borrows of a body, and the borrows end with the loop.
 #[test]
 fn check_for_each_with() {
     judge(|| {
@@ -101,7 +101,7 @@ fn check_for_each_with() {
     });
 }
 
-/// `blocks`: one huge element beside many small ones stops nobody.
+/// `blocks`: one huge element beside many small ones does not block any worker.
 #[test]
 fn blocks() {
     judge(|| {

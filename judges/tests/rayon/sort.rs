@@ -56,7 +56,7 @@ fn test_par_sort_unstable_reversed() {
     });
 }
 
-/// A comparison that is no order sorts nothing, and loses nothing.
+/// An inconsistent comparison does not sort, but loses no element.
 #[test]
 fn test_par_sort_with_a_random_comparison() {
     judge(|| {

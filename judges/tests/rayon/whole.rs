@@ -123,13 +123,13 @@ fn check_flat_map_nested_ranges() {
     });
 }
 
-/// Nothing to do is done at once, and calls nobody.
+/// An empty range returns at once and calls nothing.
 #[test]
 fn check_empty() {
     judge(|| {
         let queue = pool(2);
         queue.for_each_range(7..7, |_| panic!("an empty range was handed out")).unwrap();
-        queue.for_each_mut(&mut [0_u8; 0], |_| panic!("there is no element")).unwrap();
+        queue.for_each_mut(&mut [0_u8; 0], |_| panic!("an empty slice was handed out")).unwrap();
     });
 }
 

@@ -130,7 +130,7 @@ fn spawn_broadcast_mutual() {
     });
 }
 
-/// As above, where the pools fall asleep in between.
+/// As above, with time for the pools to fall asleep in between.
 #[test]
 fn spawn_broadcast_mutual_sleepy() {
     judge(|| {
@@ -166,7 +166,7 @@ fn broadcast_panic_one() {
     });
 }
 
-/// The queue's panic handler, told of items that nobody waits for.
+/// Returns the numbers of runs and of calls of the queue's panic handler, for items without a waiter.
 fn told_of_panics(fails: fn(CpuId) -> bool) -> (usize, usize) {
     let (tx, rx) = mpsc::channel();
     let (panic_tx, panic_rx) = mpsc::channel();
@@ -219,7 +219,7 @@ fn broadcast_sleep_race() {
     });
 }
 
-/// A flush is over when every item before it is, in all pools.
+/// A flush ends when every earlier item has finished, in all pools.
 #[test]
 fn broadcast_after_spawn_broadcast() {
     judge(|| {
@@ -245,7 +245,7 @@ fn broadcast_after_spawn() {
     });
 }
 
-/// Every pool has a worker of its own from the start.
+/// Every pool has a separate worker from the start.
 #[test]
 fn broadcast_reaches_every_started_thread() {
     judge(|| {

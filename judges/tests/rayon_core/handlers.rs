@@ -1,4 +1,4 @@
-//! `rayon-core/src/test.rs`: what a builder is told, and the handlers it is given.
+//! `rayon-core/src/test.rs`: the settings and handlers of a builder.
 
 use std::sync::{Arc, Barrier};
 
@@ -136,7 +136,7 @@ fn init_zero_threads() {
     });
 }
 
-/// The process has one runtime, whoever asks for it and however often.
+/// The process has only one runtime.
 #[test]
 fn double_init_fail() {
     judge(|| {

@@ -64,7 +64,7 @@ thread_local! {
     static LOCAL: Cell<i32> = const { Cell::new(0) };
 }
 
-/// What the caller's thread has in a thread-local, a worker has not.
+/// A worker does not see the thread-local values of the caller's thread.
 #[test]
 fn missing_scoped_tls() {
     judge(|| {
@@ -74,7 +74,7 @@ fn missing_scoped_tls() {
     });
 }
 
-/// What a hook leaves in a worker's thread-local, its items find.
+/// Items find the thread-local values that a hook sets in their worker.
 #[test]
 fn spawn_scoped_tls_threadpool() {
     judge(|| {
@@ -146,7 +146,7 @@ fn run_with_large_stack() {
     judge(|| run_with_stack(48));
 }
 
-/// A thread that is no worker takes part in a scope by running its body, while the workers run the items.
+/// A thread that is not a worker runs the body of a scope, while workers run the items.
 #[test]
 fn use_current_thread_basic() {
     judge(|| {

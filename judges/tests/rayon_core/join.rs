@@ -86,8 +86,8 @@ fn panic_propagate_both() {
     });
 }
 
-/// Rayon runs the second half though the first panics. Here it is dropped if nobody has begun it, as
-/// `join`'s page says, and `join` waits for it if somebody has: either way it is over.
+/// Rayon runs the second half even if the first panics. Here it is dropped if no worker has started it, as the
+/// documentation of `join` says. Otherwise `join` waits for it. It has finished in both cases.
 #[test]
 fn panic_b_still_executes() {
     judge(|| {

@@ -103,7 +103,7 @@ fn update_tree() {
     });
 }
 
-/// The depth of the stack in a chain of items, each of which queues the next.
+/// Returns the maximum stack depth in a chain of items that each queue the next.
 fn deepest(queue: &Workqueue, links: usize) -> usize {
     fn link<'scope>(
         scope: &'scope WorkScope<'scope, '_>,
@@ -121,7 +121,7 @@ fn deepest(queue: &Workqueue, links: usize) -> usize {
         }
     }
     let deepest = Mutex::new(0);
-    // The frames are compared on one thread: the first item's is where the others' are counted from.
+    // Frames are compared on one thread, relative to the first item's frame.
     queue.scope(|scope| {
         let deepest = &deepest;
         let begin = move || {

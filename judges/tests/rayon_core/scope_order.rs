@@ -1,8 +1,8 @@
 //! `rayon-core/src/scope/test.rs`: the order of execution, and broadcasts.
 //!
-//! Rayon's `scope` runs its jobs last in, first out, its `scope_fifo` first in, first out. A queue is
-//! first in, first out where it is ordered, and promises nothing otherwise; so the tests of the one are
-//! not here, and those of both are those of two ordered queues, one inside the other.
+//! Rayon's `scope` runs its jobs last in, first out, and its `scope_fifo` first in, first out. An ordered queue is
+//! first in, first out, and other queues guarantee no order. The tests of `scope` are therefore omitted, and tests of
+//! both use two ordered queues, one inside the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
@@ -88,12 +88,12 @@ fn mixed_fifo_order() {
     });
 }
 
-/// A queue with a pool for each of so many CPUs.
+/// Creates a queue with a pool for each of `cpus` CPUs.
 pub(crate) fn by_cpu(cpus: usize) -> Workqueue {
     queue(cpus, |builder| builder.scope(Scope::Cpu))
 }
 
-/// The CPUs of a machine of so many.
+/// Returns the CPUs of a machine with `cpus` CPUs.
 pub(crate) fn cpus(cpus: usize) -> impl Iterator<Item = CpuId> {
     (0..cpus as u32).map(CpuId)
 }

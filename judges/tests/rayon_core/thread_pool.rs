@@ -89,7 +89,7 @@ fn mutual_install() {
     });
 }
 
-/// As above, where each pool has time to fall asleep.
+/// As above, with time for each pool to fall asleep.
 #[test]
 fn mutual_install_sleepy() {
     judge(|| {
@@ -181,7 +181,7 @@ fn nested_fifo_scopes() {
     });
 }
 
-/// The body of a scope runs on the caller's thread, and may wait for what it has queued.
+/// The body of a scope runs on the caller's thread, and may wait for its own items.
 #[test]
 fn in_place_scope_no_deadlock() {
     judge(|| {

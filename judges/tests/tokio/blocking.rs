@@ -62,8 +62,8 @@ fn can_enter_current_thread_rt_from_within_block_in_place() {
     });
 }
 
-/// `useful_panic_message_when_dropping_rt_in_rt`: there that panics; here the last handle of a queue may go
-/// anywhere, inside its own items, too.
+/// `useful_panic_message_when_dropping_rt_in_rt`: this panics in tokio. Here the last handle of a queue may be dropped
+/// anywhere, including inside its own items.
 #[test]
 fn dropping_rt_in_rt() {
     judge(|| {
@@ -91,7 +91,7 @@ fn can_shutdown_with_zero_timeout_in_runtime() {
     });
 }
 
-/// `coop_disabled_in_block_in_place`: a future that is driven inside `blocking` takes all that is there.
+/// `coop_disabled_in_block_in_place`: a future that is polled inside `blocking` receives all available values.
 #[test]
 fn block_on_inside_block_in_place() {
     judge(|| {
@@ -159,7 +159,7 @@ fn panicking_blocking_task_wakes_its_waiter() {
     });
 }
 
-/// `unawaited_blocking_task`: nobody waits for it, and it is done.
+/// `unawaited_blocking_task`: the task completes without an awaiter.
 #[test]
 fn unawaited_blocking_task() {
     judge(|| {
@@ -172,7 +172,7 @@ fn unawaited_blocking_task() {
     });
 }
 
-/// Two items that wait in their queue until all their senders are gone.
+/// Queues two items that wait until all their senders are dropped.
 fn make_writer(queue: &Workqueue) -> (Vec<mpsc::Sender<()>>, Vec<JoinHandle<()>>) {
     (0..2)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! `task_join_set.rs`: a set is a list of tasks here; what is asked is what becomes of its tasks.
+//! `task_join_set.rs`: a set is a list of tasks here; the tests check the outcome of its tasks.
 
 use coreshard::{Task, runtime};
 use judges::{Counter, block_on, judge, ms, pool, thrown, unbounded, wait_until};
@@ -101,7 +101,7 @@ fn join_all() {
     });
 }
 
-/// A panic of one throws where it is awaited, and the others are cancelled with the list.
+/// A panic of one task propagates where the task is awaited, and the other tasks are cancelled with the list.
 #[test]
 fn task_panics() {
     judge(|| {
@@ -140,7 +140,7 @@ fn abort_all() {
     });
 }
 
-/// `try_join_next`: the tasks that are over, of some that are not.
+/// `try_join_next`: returns finished tasks while others are pending.
 #[test]
 fn try_join_next() {
     judge(|| {

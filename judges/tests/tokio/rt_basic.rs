@@ -34,7 +34,8 @@ fn no_extra_poll() {
     });
 }
 
-/// `rt_basic`: a chain of tasks of which each would send as the next one ends goes with its first.
+/// `rt_basic`: each task of a chain waits for a sender in another task. When the first sender is dropped, the whole
+/// chain ends.
 #[test]
 fn acquire_mutex_in_drop() {
     judge(|| {
@@ -122,7 +123,7 @@ fn drop_tasks_with_reference_cycle() {
             tx.send_now(b.unwrap());
             queue.flush().unwrap();
             drop(queue);
-            // They hold one another: what is never woken is never dropped, as two `Arc`s would be.
+            // They hold one another: a task that is never woken is never dropped, like a cycle of two `Arc`s.
             assert_eq!(dropped.get(), 0);
         });
     });

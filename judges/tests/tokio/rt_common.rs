@@ -141,7 +141,7 @@ fn spawn_await_chain() {
     });
 }
 
-/// What a waiting task holds is let go of when nobody can wake it any more.
+/// The data of a waiting task is dropped when no waker is left.
 #[test]
 fn outstanding_tasks_dropped() {
     judge(|| {
@@ -172,7 +172,7 @@ fn create_rt_in_block_on() {
     });
 }
 
-/// A task that waits for a queue of its own to end, whose last handle it has.
+/// A task waits for the end of another queue, and holds its last handle.
 #[test]
 fn drop_rt_in_task() {
     judge(|| {
@@ -316,7 +316,7 @@ fn always_active_parker() {
     });
 }
 
-/// The future is dropped where it panics, and the worker goes on.
+/// The future is dropped when it panics, and the worker continues.
 #[test]
 fn panic_in_task() {
     struct Boom {
@@ -457,13 +457,13 @@ fn two_futures_of_one_task() {
     });
 }
 
-/// `enter_and_spawn`: spawned from a thread that is none of the queue's, and awaited there.
+/// `enter_and_spawn`: the task is spawned and awaited on a thread outside the queue.
 #[test]
 fn enter_and_spawn() {
     judge(|| on_one_and_on_four(|queue| block_on(queue.spawn(async {}).unwrap())));
 }
 
-/// Many threads that spawn, and one list of what was done.
+/// Many threads spawn tasks, and one list records the finished ones.
 #[test]
 fn spawn_from_many_threads() {
     judge(|| {

@@ -247,8 +247,8 @@ fn hang_on_shutdown() {
     });
 }
 
-/// Of two futures that share a lock one wakes the other as it is dropped, with the lock held: the wake-up
-/// may not drop that one there and then, though its queue is gone.
+/// One of two futures that share a lock wakes the other while it is dropped with the lock held. The wake-up must not
+/// drop the other future immediately, although its queue no longer exists.
 #[test]
 fn wake_during_shutdown() {
     struct Shared {
@@ -335,7 +335,7 @@ fn different_runtime_names() {
     });
 }
 
-/// `start_stop_callbacks_called`, where somebody still has a waker of a task that has ended.
+/// `start_stop_callbacks_called`, while a waker of a finished task still exists.
 #[test]
 fn workers_stop_though_a_waker_is_kept() {
     judge(|| {

@@ -80,20 +80,20 @@ fn test_abort_task_that_panics_on_drop_returned() {
     });
 }
 
-/// `join_handle_panic.rs`: the output's destructor panics where nobody takes the output.
+/// `join_handle_panic.rs`: the destructor of an output that no awaiter takes panics.
 #[test]
 fn test_panics_do_not_propagate_when_dropping_join_handle() {
     judge_alone(|| {
         let queue = pool(1);
         let task = queue.spawn(async { PanicOnDrop }).unwrap();
         wait_until(|| task.is_finished());
-        // It may come here, where the output is dropped; but not end the process.
+        // The panic may propagate from the drop of the output, but must not end the process.
         let _ = thrown(|| drop(task));
         assert_eq!(block_on(queue.spawn(async { 1 }).unwrap()), 1);
     });
 }
 
-/// The same where the task is detached before: the output is dropped by the worker.
+/// The same if the task is detached first: the worker drops the output.
 #[test]
 fn test_detached_output_panics_on_drop() {
     judge_alone(|| {

@@ -137,7 +137,7 @@ fn a_sleep_is_polled_with_another_waker() {
     });
 }
 
-/// `drop_after_reschedule_at_new_scheduled_time`: equal deadlines, of which some go before.
+/// `drop_after_reschedule_at_new_scheduled_time`: equal deadlines, some of them dropped early.
 #[test]
 fn drop_beside_equal_deadlines() {
     judge(|| {
@@ -222,7 +222,7 @@ fn interval_zero_duration() {
     });
 }
 
-/// Ticks, of which the second is late by more than two periods: when each came, in periods.
+/// Returns the time of each tick in periods. The second tick is late by more than two periods.
 fn ticks_of(missed: MissedTick) -> (Vec<u32>, u64) {
     let (queue, period) = (pool(1), ms(30));
     let (tx, rx) = mpsc::channel();
@@ -251,7 +251,7 @@ fn burst() {
     });
 }
 
-/// None comes before its period, and those that were missed are counted and do not come.
+/// No tick comes before its period, and missed ticks are counted and skipped.
 #[test]
 fn skip() {
     judge(|| {
@@ -357,7 +357,7 @@ fn timeout_is_not_exhausted_by_future() {
     });
 }
 
-/// Thousands of sleeps of all lengths, of which half are dropped: all others end.
+/// Thousands of sleeps of all lengths. Half of them are dropped, and all others end.
 #[test]
 fn many_sleeps() {
     judge(|| {
