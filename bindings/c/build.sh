@@ -16,15 +16,16 @@ fi
 readonly CC=${CC:-cc} VERSION=0.1.0 SOVERSION=0
 readonly TARGET=${CARGO_TARGET_DIR:-target}
 readonly OUT=$TARGET/c/$profile
-# What the standard library needs of the system.
+# System libraries that the standard library needs.
 readonly SYSTEM='-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc'
 
 cargo build --quiet --locked -p coreshard-c "${options[@]}"
 mkdir -p "$OUT"
 cp "$TARGET/$profile/libcoreshard_c.a" "$OUT/libcoreshard.a"
-# Each queueing asks for one variable of its thread's. A linker takes such a one the short way (initial-exec) wherever one place
-# does, so here is one, which nobody runs: 12 instructions less, for 400 bytes that the C library finds for each thread
-# where the library is loaded later on. There is no other way to ask for it of a stable rustc; aarch64's way is short anyway.
+# Each queueing accesses one thread-local variable. A linker uses the short access (initial-exec) everywhere if one
+# place does. This function, which is never called, is such a place: it saves 12 instructions, and costs 400 bytes that
+# the C library reserves for each thread if the library is loaded later. Stable rustc has no other way to request it.
+# The access on aarch64 is short in any case.
 short=()
 if [ "$(uname -m)" = x86_64 ]; then
   variable=$(nm "$OUT/libcoreshard.a" 2>/dev/null | awk '$2 == "B" && /coreshard_platform4host7readers6READER.*_VAL/ { found = $3 } END { print found }')

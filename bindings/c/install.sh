@@ -31,4 +31,4 @@ install -m 755 "$FROM/libcoreshard.so.$VERSION" "$FROM/libcoreshard_check.so" "$
 cp -P "$FROM/libcoreshard.so.0" "$FROM/libcoreshard.so" "$TO/lib/"
 install -m 644 "$FROM/libcoreshard.a" "$TO/lib/"
 sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|" "$HERE/coreshard.pc.in" >"$TO/lib/pkgconfig/coreshard.pc"
-echo "installed to $TO; where $PREFIX/lib is not searched: export LD_LIBRARY_PATH=$PREFIX/lib PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig"
+echo "installed to $TO; if $PREFIX/lib is not searched: export LD_LIBRARY_PATH=$PREFIX/lib PKG_CONFIG_PATH=$PREFIX/lib/pkgconfig"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What it costs to queue a work from C, beside Rust: instructions inside of the call, counted by callgrind, and nanoseconds a
-# work of a flood, queued and run, in turns.
+# Measures the cost of queueing a work from C, compared with Rust: instructions inside the call, counted by callgrind,
+# and nanoseconds per work of a flood, queued and run, in alternating order.
 #
 # Usage: bindings/c/cost/cost.sh [RUNS]    needs valgrind; 9 timed runs by default
 set -euo pipefail

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t items = 200'000;
 
-// On lines of its own.
+// On separate lines.
 struct alignas(256) Ran {
     std::atomic<uint64_t> items;
 } ran;

@@ -1,5 +1,6 @@
 /*
- * How many bytes lie below a directory: each directory is a work, which queues those that it finds, and frees itself.
+ * Computes the number of bytes below a directory. Each directory is a work, which queues the directories in it and frees
+ * itself.
  *
  *     cc -O2 treesize.c $(pkg-config --cflags --libs coreshard) -o treesize && ./treesize /usr
  */

@@ -176,7 +176,8 @@ struct cs_block_host;
 struct cs_block_queue;
 
 /*
- Devices of a host that are added and removed together, such as those of an enclosure. Made by `cs_block_target`.
+ Devices of a host that are added and removed together, such as the devices of an enclosure. Made by
+ `cs_block_target`.
  */
 struct cs_block_target;
 
@@ -441,14 +442,14 @@ extern "C" {
 
 /*
  Opens a regular file or a block device (flags `CS_BLOCK_…`) for `threads` threads, each with a queue. It is the only
- device of its own host. Returns null, and sets errno, if it does not exist or cannot be opened with these flags.
+ device of a new host. Returns null, and sets errno, if it does not exist or cannot be opened with these flags.
  */
 struct cs_block_device *cs_block_open(const char *path,
                                       unsigned int flags,
                                       unsigned int threads);
 
 /*
- Creates a device of zeroed memory for `threads` threads. It is the only device of its own host.
+ Creates a device of zeroed memory for `threads` threads. It is the only device of a new host.
  */
 struct cs_block_device *cs_block_memory(uint64_t bytes, unsigned int threads);
 
@@ -577,7 +578,7 @@ struct cs_block_device *cs_block_open_on(struct cs_block_target *target,
 struct cs_block_device *cs_block_memory_on(struct cs_block_target *target, uint64_t bytes);
 
 /*
- Queues a call of a function with two arbitrary words, in the pool of the caller's CPU. Allocates nothing for it,
+ Queues a call of a function with two arbitrary words, in the pool of the calling CPU. Allocates nothing for it,
  except room for a growing backlog. Unlike a work, it cannot be waited for or cancelled individually, and the same
  call may be queued any number of times.
 
@@ -745,9 +746,9 @@ int cs_destroy_workqueue(struct cs_workqueue *queue);
 struct cs_workqueue *cs_system_workqueue(int which);
 
 /*
- Creates an executor on the CPUs in `mask` ("2-5"; null for those that the process may use). If `degraded` is not 0,
- it works without permissions that the machine does not grant, and `cs_rt_lacking` returns their number. Otherwise a
- missing permission is an error. Returns null, and sets errno, on failure.
+ Creates an executor on the CPUs in `mask` ("2-5"; null for all CPUs that the process may use). If `degraded` is not
+ 0, it works without permissions that the machine does not grant, and `cs_rt_lacking` returns their number. Otherwise
+ a missing permission is an error. Returns null, and sets errno, on failure.
  */
 struct cs_rt_executor *cs_rt_executor(const char *mask,
                                       int degraded);
@@ -891,7 +892,7 @@ const char *cs_pod_cpus(const struct cs_pods *pods, unsigned int pod);
 void cs_work_init_named(struct cs_work *work, void (*function)(struct cs_work *work), const char *name);
 
 /*
- Queues a work in the pool of the caller's CPU. Allocates nothing for it, except room for a growing backlog.
+ Queues a work in the pool of the calling CPU. Allocates nothing for it, except room for a growing backlog.
 
  Returns 1, or 0 if it was pending: then the next run sees what the caller wrote before. Fails with -EPERM if the
  work is disabled, -ESHUTDOWN, -EBUSY (the queue is draining), -ECHILD (the queue belongs to the parent of this

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Two programs of others on Coreshard: mkfs.erofs of erofs-utils, which compresses by a work queue of its own, and
-# xfs_repair of xfsprogs, which checks allocation groups by libfrog's. Each is built twice, as it is and with the file of its
-# work queue in favour of the one here; both must make the same of the same input, and are timed in turns.
+# Runs two existing programs on Coreshard: mkfs.erofs of erofs-utils, which compresses with its own work queue, and
+# xfs_repair of xfsprogs, which checks allocation groups with libfrog's. Each is built twice: unchanged, and with the
+# file of its work queue replaced. Both builds must produce the same output from the same input, and are timed in
+# alternating order.
 #
-# The sources are Debian's, by apt-get source, which keeps its lists in FOLDER and changes nothing of the machine's; neither they
-# nor anything of them is kept here. Needs: liblz4-dev uuid-dev libinih-dev libblkid-dev liburcu-dev libattr1-dev gettext
+# The sources are Debian's, from apt-get source, which keeps its lists in FOLDER and does not change the machine. No
+# part of them is kept here. Needs: liblz4-dev uuid-dev libinih-dev libblkid-dev liburcu-dev libattr1-dev gettext
 # autoconf automake libtool pkg-config dpkg-dev.
 #
 # Usage: bindings/c/programs/run.sh [FOLDER]    a folder for sources, builds and images; target/c/programs by default
-#        RUNS=9 bindings/c/programs/run.sh      so many timed runs of each; 5 by default, 0 for the comparison alone
+#        RUNS=9 bindings/c/programs/run.sh      timed runs of each; 5 by default, 0 for the comparison only
 #        ONLY=xfs_repair bindings/c/programs/run.sh    or mkfs.erofs
 #        DEBIAN=https://mirror.example/debian bindings/c/programs/run.sh    another mirror
 set -euo pipefail
@@ -22,7 +23,7 @@ readonly LIB=$ROOT/${CARGO_TARGET_DIR:-target}/c/release
 [ -e "$LIB/libcoreshard.so" ] || bindings/c/build.sh
 readonly FLAGS="-O2 -I$ROOT/bindings/c/include"
 
-# apt NAME...: apt-get with lists of its own, of sources alone.
+# apt NAME...: apt-get with separate lists of sources only.
 apt() {
   apt-get -o Dir::Etc::SourceList="$FOLDER/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$FOLDER/apt/lists" \
     -o Dir::Cache="$FOLDER/apt/cache" --quiet "$@"
@@ -65,7 +66,7 @@ erofs_utils_on_coreshard() {
   erofs_utils LIBS="-L$LIB -Wl,-rpath,$LIB -lcoreshard"
 }
 xfsprogs() {
-  # What is no program of its work queue's stays out.
+  # Omit everything except the program with the work queue.
   ./configure --disable-shared --enable-static=yes --enable-scrub=no --enable-libicu=no --enable-gettext=no \
     CFLAGS="$FLAGS"
   make -j"$(nproc)" headers
@@ -111,7 +112,7 @@ compare_mkfs_erofs() {
     rm -rf "$FOLDER/$which.erofs" "$FOLDER/$which.out"
     "$FOLDER/erofs-$which/mkfs/mkfs.erofs" -zlz4hc,12 -C65536 --workers="$(nproc)" -T0 -U 00000000-0000-0000-0000-000000000001 \
       "$FOLDER/$which.erofs" "$INPUT" >/dev/null
-    # Its own check: what is in the image is read, decompressed and compared.
+    # Its own check reads, decompresses and compares the contents of the image.
     "$FOLDER/erofs-$which/fsck/fsck.erofs" --extract="$FOLDER/$which.out" "$FOLDER/$which.erofs" >/dev/null
     diff -r --no-dereference "$INPUT" "$FOLDER/$which.out"
     rm -rf "$FOLDER/$which.out"
@@ -157,7 +158,7 @@ compare_xfs_repair() {
     "$FOLDER/xfs-$which/repair/xfs_repair" -n "$FOLDER/$which.xfs" >/dev/null 2>&1 ||
       { echo "run.sh: xfs_repair ($which) leaves a file system that is not clean" >&2; exit 1; }
   done
-  # Groups are told of as they are done, so lines come in another order each time; and with the time, and addresses of code.
+  # Groups are reported when they are done, so the order of lines varies, and so do the time and addresses of code.
   said() { sed -E 's/[0-9]{2}:[0-9]{2}:[0-9]{2}//; s/0x[0-9a-f]{12}//' "$FOLDER/$1.said" | sort; }
   if ! diff <(said before) <(said after); then
     echo "run.sh: the two xfs_repair say different things" >&2

@@ -136,7 +136,7 @@ pub(crate) fn memory(bytes: u64) -> Outcome<Arc<Memory>> {
 }
 
 /// Opens a regular file or a block device (flags `CS_BLOCK_…`) for `threads` threads, each with a queue. It is the only
-/// device of its own host. Returns null, and sets errno, if it does not exist or cannot be opened with these flags.
+/// device of a new host. Returns null, and sets errno, if it does not exist or cannot be opened with these flags.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_block_open(
     path: *const c_char,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn cs_block_open(
     })
 }
 
-/// Creates a device of zeroed memory for `threads` threads. It is the only device of its own host.
+/// Creates a device of zeroed memory for `threads` threads. It is the only device of a new host.
 #[unsafe(no_mangle)]
 pub extern "C" fn cs_block_memory(bytes: u64, threads: c_uint) -> *mut CsBlockDevice {
     guard_pointer(|| {

@@ -17,7 +17,8 @@ pub struct CsBlockHost {
     made_in: ProcessGeneration,
 }
 
-/// Devices of a host that are added and removed together, such as those of an enclosure. Made by `cs_block_target`.
+/// Devices of a host that are added and removed together, such as the devices of an enclosure. Made by
+/// `cs_block_target`.
 pub struct CsBlockTarget {
     target: Arc<Target>,
     made_in: ProcessGeneration,

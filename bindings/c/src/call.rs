@@ -104,7 +104,7 @@ unsafe fn queue_to(
     Ok(unsafe { queue.queue.queue_foreign(target, function, words) }.map(|()| 1)?)
 }
 
-/// Queues a call of a function with two arbitrary words, in the pool of the caller's CPU. Allocates nothing for it,
+/// Queues a call of a function with two arbitrary words, in the pool of the calling CPU. Allocates nothing for it,
 /// except room for a growing backlog. Unlike a work, it cannot be waited for or cancelled individually, and the same
 /// call may be queued any number of times.
 ///

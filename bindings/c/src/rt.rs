@@ -76,9 +76,9 @@ fn priority(given: c_int) -> Outcome<Priority> {
     })
 }
 
-/// Creates an executor on the CPUs in `mask` ("2-5"; null for those that the process may use). If `degraded` is not 0,
-/// it works without permissions that the machine does not grant, and `cs_rt_lacking` returns their number. Otherwise a
-/// missing permission is an error. Returns null, and sets errno, on failure.
+/// Creates an executor on the CPUs in `mask` ("2-5"; null for all CPUs that the process may use). If `degraded` is not
+/// 0, it works without permissions that the machine does not grant, and `cs_rt_lacking` returns their number. Otherwise
+/// a missing permission is an error. Returns null, and sets errno, on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cs_rt_executor(mask: *const c_char, degraded: c_int) -> *mut CsRtExecutor {
     guard_pointer(|| {

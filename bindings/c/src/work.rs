@@ -117,8 +117,8 @@ unsafe fn name(work: *mut CsWork, place: Place) -> Outcome<()> {
     Ok(())
 }
 
-/// The names of works' functions. A program has few functions and many works, most of which are set up, queued once and
-/// freed. A known name is therefore found without a lock.
+/// The names of works' functions. A program has few functions and many works, and most works are set up, queued once
+/// and freed. A known name is therefore found without a lock.
 mod names {
     use std::ffi::c_char;
     use std::ptr;
@@ -226,7 +226,7 @@ pub(crate) fn function_of(work: *mut CsWork) -> Option<EmbeddedFunction> {
     unsafe { work.cast::<Option<EmbeddedFunction>>().read() }
 }
 
-/// Queues a work in the pool of the caller's CPU. Allocates nothing for it, except room for a growing backlog.
+/// Queues a work in the pool of the calling CPU. Allocates nothing for it, except room for a growing backlog.
 ///
 /// Returns 1, or 0 if it was pending: then the next run sees what the caller wrote before. Fails with -EPERM if the
 /// work is disabled, -ESHUTDOWN, -EBUSY (the queue is draining), -ECHILD (the queue belongs to the parent of this

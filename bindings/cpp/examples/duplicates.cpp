@@ -48,7 +48,7 @@ int main(int argc, char** argv) try {
     if (entry.is_regular_file() && !entry.is_symlink() && entry.file_size() > 0)
       files.push_back({entry.path(), entry.file_size()});
 
-  // On all CPUs; what is slow to read does not keep a worker from those that are fast.
+  // On all CPUs. A slow file does not keep other workers from fast ones.
   queue.for_each(0, files.size(), [&files](std::size_t at) {
     files[at].hash = coreshard::blocking([&] { return hash_of(files[at].path); });
   });
@@ -62,8 +62,8 @@ int main(int argc, char** argv) try {
     std::printf("%s is %s\n", here.path.c_str(), before.path.c_str());
     wasted += here.size;
   }
-  std::printf("%zu files; %ju bytes are there more than once\n", files.size(), wasted);
-} catch (const std::exception& error) {  // also what a worker threw: an exception comes back to whoever waits
+  std::printf("%zu files; %ju bytes are duplicates\n", files.size(), wasted);
+} catch (const std::exception& error) {  // also exceptions on a worker, which are rethrown to the waiting caller
   std::fprintf(stderr, "duplicates: %s\n", error.what());
   return 1;
 }

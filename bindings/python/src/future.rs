@@ -353,7 +353,7 @@ impl FutureCore {
         }
         let deadline = Deadline::of(timeout)?;
         if deadline.is_never() {
-            // A worker that waits for a call of its own executor runs it, if no other thread has started it.
+            // A worker that waits for a call in the same executor runs it, if no other thread has started it.
             let executor = lock(&future.inner).executor.clone();
             if let Some(sleepers) = executor.and_then(|executor| executor.run_if_here(slf)) {
                 sleepers.wake();

@@ -1,5 +1,6 @@
 //! The pools that executors share. A pool has a limit of workers. If blocking calls of one executor occupied all of
-//! them, those of others could not start. A full pool therefore takes no more runners, and another pool is made.
+//! them, blocking calls of others could not start. A full pool therefore takes no more runners, and another pool is
+//! made.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +58,7 @@ impl Pool {
         Self::found(Kind { workers, stack_bytes }, |_| true)
     }
 
-    /// Runs `runner` on a worker of this pool, or of another one of its kind if this one is full.
+    /// Runs `runner` on a worker of this pool, or of another equal pool if this one is full.
     pub(crate) fn run(
         self: &Arc<Self>,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-"""For pytest's -p: Dask's own tests run its threaded scheduler on `coreshard.Executor`, those of one worker and of many."""
+"""A plugin for pytest's -p: Dask's tests run its threaded scheduler on `coreshard.Executor`, with one worker and many."""
 
 import dask
 

@@ -334,7 +334,7 @@ class Cancelling(unittest.TestCase):
         self.assertTrue(running.result())
         done, left = concurrent.futures.wait(waiting, timeout=60)
         self.assertFalse(left)
-        # At most one, for which a worker was on its way.
+        # At most one, because a worker was on its way for it.
         self.assertGreaterEqual(sum(future.cancelled() for future in done), 9)
 
 

@@ -5,7 +5,7 @@
  *
  * docs/KERNEL-OPERATIONS.md lists each operation, the differences and their reasons. In short:
  *
- * - A delay is in jiffies, of which a second has HZ: the program's HZ if defined earlier, otherwise 1000.
+ * - A delay is in jiffies. A second has HZ jiffies: the program's HZ if defined earlier, otherwise 1000.
  * - WQ_UNBOUND queues have the affinity scope cache_shard, and max_active applies to the whole queue; 0 means no limit.
  *   All others, WQ_PERCPU or not, run works on the CPU that queued them, with at most max_active on each CPU. WQ_HIGHPRI
  *   requests nice -20, and has no effect if that is not permitted. WQ_MEM_RECLAIM keeps a rescuer in each pool, and so on

@@ -27,7 +27,7 @@ static struct cs_workqueue *queue_of(struct workqueue *wq)
 	return (struct cs_workqueue *)(void *)wq->threads;
 }
 
-/* Room for one more, where the queue is bounded. */
+/* Makes room for one more if the queue is bounded. */
 static void run(struct cs_work *work)
 {
 	struct item *item = cs_container_of(work, struct item, work);

@@ -1,5 +1,5 @@
-// How a function becomes a call: two words that travel in the queue, without an allocation, or an address of what does not
-// fit into them.
+// Converts a function to a call: two words in the queue without an allocation, or the address of a function that does
+// not fit into them.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -18,13 +18,13 @@
 
 namespace coreshard {
 
-/// True of a type whose objects may be moved by copying their bytes, without a destructor of what stays behind. Specialize it
-/// for your own; a lambda is one where all that it captures is trivially copyable, and others are said to be by
+/// True for a type whose objects may be moved by copying their bytes, without running the destructor of the source.
+/// Specialize it for your own types. It is true for a lambda with trivially copyable captures. Mark other lambdas by
 /// relocatable().
 template <class T>
 struct is_relocatable : std::is_trivially_copyable<T> {};
 
-/// A function that says so of itself.
+/// A function that is marked as relocatable.
 template <class F>
 struct relocatable_function {
   F function;
@@ -36,15 +36,15 @@ struct relocatable_function {
 template <class F>
 struct is_relocatable<relocatable_function<F>> : std::true_type {};
 
-/// Says of a function that its bytes may be copied in place of a move: true of one that holds std::unique_ptr,
-/// std::shared_ptr, std::vector; false of one that holds an object which has its own address, such as libstdc++'s
+/// Marks a function whose bytes may be copied instead of moving it. This is correct if it holds std::unique_ptr,
+/// std::shared_ptr or std::vector, and wrong if it holds an object that refers to its own address, such as libstdc++'s
 /// std::string or std::list.
 template <class F>
 relocatable_function<std::decay_t<F>> relocatable(F&& function) {
   return {std::forward<F>(function)};
 }
 
-/// True of a function that is queued without an allocation.
+/// True for a function that is queued without an allocation.
 template <class F>
 inline constexpr bool travels_in_place =
     sizeof(F) <= 2 * sizeof(std::uint64_t) && alignof(F) <= alignof(std::uint64_t) && is_relocatable<F>::value;
@@ -53,7 +53,7 @@ namespace detail {
 
 template <class F>
 constexpr auto name_characters() {
-  // "... [with F = NAME]" of gcc, "... [F = NAME]" of clang.
+  // gcc writes "... [with F = NAME]", and clang "... [F = NAME]".
   constexpr std::string_view whole = __PRETTY_FUNCTION__;
   constexpr std::size_t begin = whole.find("F = ") + 4, end = whole.rfind(']');
   std::array<char, end - begin + 1> name{};
@@ -61,7 +61,7 @@ constexpr auto name_characters() {
   return name;
 }
 
-/// A type's name, for reports.
+/// The name of a type, for reports.
 template <class F>
 inline constexpr auto name_of = name_characters<F>();
 
@@ -97,7 +97,7 @@ struct boxed {
   static inline constinit cs_call call = {&act, name_of<F>.data(), nullptr};
 };
 
-/// Queues a function as `send`, which is given the call and its words, does it; destroys it where that throws.
+/// Queues a function by passing its call and words to `send`. Destroys the function if `send` throws.
 template <class F, class Send>
 void queue_function(F&& function, Send send) {
   using Function = std::decay_t<F>;
@@ -119,7 +119,7 @@ void queue_function(F&& function, Send send) {
   }
 }
 
-/// Queues a call of a member of an object that stays where it is until then: nothing is copied, nothing allocated.
+/// Queues a call of a member of an object that must stay in place until then. Copies and allocates nothing.
 template <class Object, void (*Act)(Object&) noexcept>
 struct call_of_object {
   static void act(std::uint64_t* words) noexcept {

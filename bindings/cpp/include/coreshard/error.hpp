@@ -1,4 +1,4 @@
-// How errors are told.
+// Error reporting.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -11,7 +11,7 @@
 
 #include <coreshard.h>
 
-// Without exceptions (-fno-exceptions, in the whole program), an error ends the process, with its sentence.
+// Without exceptions (-fno-exceptions, in the whole program), an error ends the process with its message.
 #ifdef __cpp_exceptions
 #define CORESHARD_TRY try
 #define CORESHARD_CATCH_ALL catch (...)
@@ -22,16 +22,16 @@
 
 namespace coreshard {
 
-/// A call of the library that failed: code() is an errno of the generic category, and what() tells what was given and what
-/// is allowed.
+/// A failed call of the library. code() is an errno of the generic category, and what() has the input and the accepted
+/// values.
 class error : public std::system_error {
 public:
-  /// Of the latest call of this thread that failed; it has returned `status`, which is below 0.
+  /// Describes the latest failed call of this thread, which returned the negative `status`.
   explicit error(int status) : std::system_error(-status, std::generic_category(), cs_last_error()) {}
 };
 
-/// Told of an exception that left a function which nobody waits for: a call, a work. Called on the worker, which goes on
-/// when it comes back.
+/// Called with an exception from a function without a waiting caller: a call or a work. It runs on the worker, which
+/// continues afterwards.
 using exception_handler = void (*)(std::exception_ptr) noexcept;
 
 namespace detail {
@@ -56,7 +56,7 @@ T* checked(T* made) {
   return made;
 }
 
-// As a std::thread's function: the terminate handler sees the exception.
+// Like in the function of a std::thread, the terminate handler sees the exception.
 [[noreturn]] inline void terminate_with(std::exception_ptr thrown) noexcept { std::rethrow_exception(thrown); }
 
 inline std::atomic<exception_handler>& handler_of_process() noexcept {
@@ -68,8 +68,8 @@ inline void tell_of_exception() noexcept { handler_of_process().load()(std::curr
 
 }  // namespace detail
 
-/// Sets the process's handler; returns the one before. The first one ends the process by std::terminate, as an exception
-/// that leaves a std::thread's function does.
+/// Sets the process's handler and returns the previous one. The default handler calls std::terminate, as for an
+/// exception from the function of a std::thread.
 inline exception_handler set_exception_handler(exception_handler handler) noexcept {
   return detail::handler_of_process().exchange(handler != nullptr ? handler : &detail::terminate_with);
 }

@@ -12,9 +12,9 @@
 
 namespace coreshard {
 
-/// Starts work on a queue's workers: stdexec::schedule(coreshard::scheduler(queue)). The queue outlives what is started. An
-/// operation allocates nothing; it is stopped if that was asked for before it begins, and an error where the queue takes
-/// nothing.
+/// Starts work on a queue's workers: stdexec::schedule(coreshard::scheduler(queue)). The queue must outlive the work.
+/// An operation allocates nothing. It completes with set_stopped if a stop was requested before it begins, and with an
+/// error if the queue rejects it.
 class scheduler {
   template <class Receiver>
   class operation {

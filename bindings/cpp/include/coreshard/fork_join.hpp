@@ -1,4 +1,4 @@
-// Fork and join, loops, and waits that let others go on. Whoever calls these waits, so exceptions come back to the caller.
+// Fork and join, loops, and blocking sections. The callers wait, so exceptions are rethrown to them.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -18,7 +18,7 @@
 namespace coreshard {
 namespace detail {
 
-/// What becomes of a function whose caller waits for it.
+/// The result of a function whose caller waits for it.
 template <class F>
 struct awaited {
   using result = std::invoke_result_t<F>;
@@ -68,7 +68,7 @@ struct range_call {
     CORESHARD_TRY {
       self.function(begin, end);
     } CORESHARD_CATCH_ALL {
-      // Seen by whoever waits for all parts.
+      // The caller reads it after all parts have finished.
       if (!self.has_thrown.exchange(true, std::memory_order_relaxed)) self.thrown = std::current_exception();
     }
   }
@@ -83,8 +83,9 @@ void for_range(cs_workqueue* queue, std::size_t begin, std::size_t end, F& funct
 
 }  // namespace detail
 
-/// Calls both functions, at once where another worker has time for the second one, and comes back when both are over, with
-/// a std::pair of what they return (std::monostate for nothing). If both throw, what the first one threw is thrown.
+/// Calls both functions, concurrently if another worker is available for the second one. Returns when both have
+/// finished, with a std::pair of their results (std::monostate for void). If both throw, rethrows the first function's
+/// exception.
 template <class F, class G>
 std::pair<typename detail::awaited<F>::stored, typename detail::awaited<G>::stored> join(F&& first, G&& second) {
   detail::awaited<F> one{first};
@@ -95,7 +96,7 @@ std::pair<typename detail::awaited<F>::stored, typename detail::awaited<G>::stor
   return {std::move(*one.value), std::move(*other.value)};
 }
 
-/// While it is there, the calling item waits for something else than a CPU: another worker takes its place.
+/// While it exists, the calling item is blocked on something other than a CPU, and another worker takes its place.
 class blocking_section {
 public:
   blocking_section() { detail::checked(cs_blocking_begin()); }
@@ -104,7 +105,7 @@ public:
   blocking_section& operator=(const blocking_section&) = delete;
 };
 
-/// Calls a function that waits for something else than a CPU.
+/// Calls a function that blocks on something other than a CPU.
 template <class F>
 decltype(auto) blocking(F&& function) {
   blocking_section section;

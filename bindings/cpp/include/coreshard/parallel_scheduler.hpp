@@ -1,4 +1,5 @@
-// C++26's parallel_scheduler on a queue, for stdexec: its replaceable backend. replace_parallel_scheduler.hpp puts it in place.
+// The replaceable backend of C++26's parallel_scheduler on a queue, for stdexec. replace_parallel_scheduler.hpp
+// installs it.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -18,17 +19,17 @@
 
 namespace coreshard {
 
-/// What std::execution::get_parallel_scheduler() works by. It allocates nothing, but for a bulk operation that was given less
-/// room than it needs (40 bytes; stdexec gives 152).
+/// The backend of std::execution::get_parallel_scheduler(). It allocates only for bulk operations with less storage
+/// than they need (40 bytes; stdexec provides 152).
 class parallel_scheduler_backend final : public STDEXEC::parallel_scheduler_replacement::parallel_scheduler_backend {
   using receiver = STDEXEC::parallel_scheduler_replacement::receiver_proxy;
   using bulk_receiver = STDEXEC::parallel_scheduler_replacement::bulk_item_receiver_proxy;
 
 public:
-  /// On the process's own queue of the default scope: after a fork the child's.
+  /// Uses the process's own queue of the default scope. After a fork, this is the child's queue.
   parallel_scheduler_backend() noexcept = default;
 
-  /// On a queue that outlives it.
+  /// Uses a queue, which must outlive the backend.
   explicit parallel_scheduler_backend(workqueue_ref queue) noexcept : queue_(queue.get()) {}
 
   void schedule(receiver& waiting, std::span<std::byte>) noexcept override {
@@ -45,7 +46,7 @@ public:
   }
 
 private:
-  /// Null, which the library refuses with the reason, where it cannot be had.
+  /// Returns null if there is no queue. The library then rejects the call with the reason.
   cs_workqueue* queue() const noexcept {
     return queue_ != nullptr ? queue_ : cs_system_workqueue(CS_SYSTEM_WORKQUEUE_KIND_DEFAULT);
   }
@@ -63,7 +64,7 @@ private:
   }
   using call = detail::call_of_object<receiver, &parallel_scheduler_backend::complete>;
 
-  /// A bulk operation, in the room that its caller gives, or else on the heap.
+  /// A bulk operation in the storage that its caller provides, or else on the heap.
   template <bool IsChunked>
   struct bulk {
     cs_workqueue* queue;
@@ -72,7 +73,7 @@ private:
     bool is_on_heap;
 
     static void run(bulk& self) noexcept {
-      // The room is the caller's again when it is told.
+      // The completion returns the storage to the caller.
       const bulk taken = self;
       if (taken.is_on_heap) delete &self;
       const int status = is_stopped(taken.waiting) || taken.count == 0
@@ -111,7 +112,7 @@ private:
   cs_workqueue* queue_ = nullptr;
 };
 
-/// The backend on the process's own queue of the default scope.
+/// Returns the backend on the process's own queue of the default scope.
 inline std::shared_ptr<STDEXEC::parallel_scheduler_replacement::parallel_scheduler_backend>
 make_parallel_scheduler_backend() {
   static const auto made = std::make_shared<parallel_scheduler_backend>();

@@ -1,5 +1,5 @@
-// Include this in one source file of a program: its std::execution::get_parallel_scheduler() is Coreshard's then. stdexec's own
-// is a weak symbol, so this file's object comes before its library.
+// Include this in one source file of a program to let std::execution::get_parallel_scheduler() use Coreshard. stdexec's
+// own definition is a weak symbol, so this file's object must come before its library.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once

@@ -1,4 +1,4 @@
-// Works: functions that are queued again and again, now or later, and that can be waited for and cancelled.
+// Works: functions that can be queued repeatedly, now or later, waited for and cancelled.
 //
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #pragma once
@@ -16,7 +16,7 @@
 namespace coreshard {
 namespace detail {
 
-/// The whole of a work is found by its head, whose address is that of C's work.
+/// The common head of all works. Its address is the address of the C library's work.
 struct work_head {
   cs_work work_;
 };
@@ -24,11 +24,11 @@ static_assert(std::is_standard_layout_v<work_head>);
 
 }  // namespace detail
 
-/// A function with its place in a queue: a member of an object, or a variable. It never runs on two workers at once, and
-/// queueing it allocates nothing. Its end cancels it, and waits until it does not run.
+/// A function with its queueing state, for use as a member of an object or as a variable. It never runs on two workers
+/// at once, and queueing it allocates nothing. Its destructor cancels it and waits until it does not run.
 ///
-/// The function takes nothing, or the work itself, by which it can queue itself again. An exception that leaves it goes to
-/// the exception_handler.
+/// The function takes no argument, or the work itself, so that it can queue itself again. An exception that leaves it
+/// goes to the exception_handler.
 template <class F>
 class work : private detail::work_head {
 public:
@@ -40,37 +40,37 @@ public:
   work(const work&) = delete;
   work& operator=(const work&) = delete;
 
-  /// Its own function may end it, too, and touches nothing of it after that.
+  /// Its own function may also destroy it, and must not access it after that.
   ~work() {
     if (cs_cancel_work_sync(&work_) == -EDEADLK) cs_cancel_work(&work_);
   }
 
-  /// Queues it near the CPU that the caller runs on; false if it is pending: then the run to come sees what the caller
-  /// wrote before.
+  /// Queues it near the caller's CPU. Returns false if it is already pending; the pending run then sees the caller's
+  /// earlier writes.
   bool queue(workqueue_ref on) { return detail::checked(cs_queue_work(on.get(), &work_)) == 1; }
-  /// As queue(), in the pod of a CPU.
+  /// Like queue(), in the pod of a CPU.
   bool queue_on(workqueue_ref on, unsigned cpu) { return detail::checked(cs_queue_work_on(on.get(), cpu, &work_)) == 1; }
-  /// Queues it when a time is over.
+  /// Queues it after a delay.
   template <class Rep, class Period>
   bool queue_after(workqueue_ref on, std::chrono::duration<Rep, Period> delay) {
     return detail::checked(cs_queue_delayed_work(on.get(), &work_, nanoseconds(delay))) == 1;
   }
-  /// As queue_after(), in the place of a queueing that has not begun; true if there was one.
+  /// Like queue_after(), but replaces a pending queueing. Returns true if there was one.
   template <class Rep, class Period>
   bool requeue_after(workqueue_ref on, std::chrono::duration<Rep, Period> delay) {
     return detail::checked(cs_mod_delayed_work(on.get(), &work_, nanoseconds(delay))) == 1;
   }
 
-  /// Waits until the latest queueing is over; false if there was nothing to wait for.
+  /// Waits until the latest queueing has finished. Returns false if there was nothing to wait for.
   bool flush() { return detail::checked(cs_flush_work(&work_)) == 1; }
-  /// Makes a queueing that has not begun void; true if there was one. A run that goes on is not waited for.
+  /// Removes a pending queueing. Returns true if there was one. Does not wait for a current run.
   bool cancel() { return detail::checked(cs_cancel_work(&work_)) == 1; }
-  /// As cancel(), and waits until it does not run.
+  /// Like cancel(), and waits until it does not run.
   bool cancel_and_wait() { return detail::checked(cs_cancel_work_sync(&work_)) == 1; }
-  /// Cancels it, and lets nobody queue it until it was enabled as often as disabled.
+  /// Cancels it, and rejects queueing until it has been enabled as often as disabled.
   bool disable() { return detail::checked(cs_disable_work(&work_)) == 1; }
   bool disable_and_wait() { return detail::checked(cs_disable_work_sync(&work_)) == 1; }
-  /// True if it can be queued again.
+  /// Returns true if it can be queued again.
   bool enable() { return detail::checked(cs_enable_work(&work_)) == 1; }
   bool is_pending() { return detail::checked(cs_work_pending(&work_)) == 1; }
   bool is_running() { return detail::checked(cs_work_running(&work_)) == 1; }
@@ -78,7 +78,7 @@ public:
   F& function() noexcept { return function_; }
 
 private:
-  /// Preferred where a function can be called either way.
+  /// Preferred if a function can be called either way.
   static constexpr bool takes_itself = std::is_invocable_v<F&, work&>;
 
   static void act(cs_work* inner) noexcept {
@@ -102,7 +102,8 @@ private:
     }
   }
 
-  /// Rounded up; of a time that has passed, or is none, 0; of one that nanoseconds cannot tell, the longest that they can.
+  /// Rounds up. Returns 0 for a negative duration or NaN, and the longest possible time for a duration that nanoseconds
+  /// cannot represent.
   template <class Rep, class Period>
   static std::uint64_t nanoseconds(std::chrono::duration<Rep, Period> delay) {
     using std::chrono::nanoseconds;

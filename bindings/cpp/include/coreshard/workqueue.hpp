@@ -15,7 +15,7 @@
 
 namespace coreshard {
 
-/// Which CPUs share a pool of workers.
+/// The CPUs that share a pool of workers.
 enum class scope : int {
   standard = CS_SCOPE_DEFAULT,
   cpu = CS_SCOPE_CPU,
@@ -26,33 +26,33 @@ enum class scope : int {
   system = CS_SCOPE_SYSTEM,
 };
 
-/// What a queue is to be: coreshard::workqueue queue("mail", {.max_active = 4});
+/// The options of a queue: coreshard::workqueue queue("mail", {.max_active = 4});
 struct options {
   coreshard::scope scope = scope::standard;
-  /// How many cores a cache shard is to have; 0 for the default (8).
+  /// Target number of cores in a cache shard; 0 for the default (8).
   unsigned shard_size = 0;
-  /// Workers stay in their pod.
+  /// Whether workers stay in their pod.
   bool strict = false;
-  /// One item at a time, in order, across all CPUs.
+  /// Whether items run one at a time and in order, across all CPUs.
   bool ordered = false;
-  /// A worker is in reserve from the start, for when none can be started.
+  /// Whether a worker is in reserve from the start, for the case that no worker can be started.
   bool reserve = false;
-  /// Workers of the nice value -20: an error where that is not allowed.
+  /// Whether workers have the nice value -20. Creation fails if this is not permitted.
   bool high_priority = false;
-  /// An item runs on the CPU that it was queued on.
+  /// Whether an item runs on the CPU that it was queued on.
   bool per_cpu = false;
-  /// So many items run at once, in the whole queue; 0 for no limit.
+  /// Maximum number of items that run at once in the whole queue; 0 for no limit.
   int max_active = 0;
-  /// As max_active, shared out among the nodes.
+  /// Like max_active, divided among the nodes.
   int max_active_by_node = 0;
   /// The workers' nice value, -20 to 19.
   std::optional<int> nice = std::nullopt;
-  /// The CPUs that it may use, as "0-3,8"; null for all.
+  /// The CPUs that it may use, such as "0-3,8"; null for all.
   const char* cpus = nullptr;
-  /// How large its workers' stacks are, at least 64 KiB; 0 for what the C library gives to threads, and 2 MiB at least.
+  /// The size of its workers' stacks, at least 64 KiB. 0 means the C library's default, but at least 2 MiB.
   std::size_t stack_bytes = 0;
 
-  /// As C has it.
+  /// Returns the C library's attributes.
   cs_workqueue_attrs attributes() const noexcept {
     cs_workqueue_attrs made = CS_WORKQUEUE_ATTRS_INIT;
     made.flags = (ordered ? CS_WQ_ORDERED : 0u) | (reserve ? CS_WQ_MEM_RECLAIM : 0u) |
@@ -70,7 +70,7 @@ struct options {
   }
 };
 
-/// Queues of the process's own.
+/// Queues that belong to the process.
 enum class system_queue : int {
   standard = CS_SYSTEM_WORKQUEUE_KIND_DEFAULT,
   high_priority = CS_SYSTEM_WORKQUEUE_KIND_HIGHPRI,
@@ -78,10 +78,11 @@ enum class system_queue : int {
   power_efficient = CS_SYSTEM_WORKQUEUE_KIND_POWER_EFFICIENT,
 };
 
-/// What `co_await queue.schedule()` waits for: the coroutine goes on, on one of the queue's workers. Nothing is allocated.
+/// The result of queue.schedule(): `co_await` it to resume the coroutine on one of the queue's workers. Allocates
+/// nothing.
 ///
-/// The queue has the coroutine until then: one that is destroyed meanwhile ends the process, as a std::thread does that
-/// nobody has joined. To be able to, let a coreshard::work resume it.
+/// The queue holds the coroutine until then. Destroying it meanwhile ends the process, like destroying a std::thread
+/// without joining it. To be able to destroy it, let a coreshard::work resume it.
 class [[nodiscard]] schedule_awaitable {
 public:
   explicit schedule_awaitable(cs_workqueue* queue) noexcept : queue_(queue) {}
@@ -96,11 +97,11 @@ public:
 
   bool await_ready() const noexcept { return false; }
 
-  /// Throws an error, inside the coroutine, where the queue takes nothing.
+  /// Throws an error inside the coroutine if the queue rejects it.
   void await_suspend(std::coroutine_handle<> waiting) {
     is_queued_ = true;
     const int status = cs_queue_call(queue_, &resume_call, word(waiting.address()), word(this));
-    // The coroutine may be over, and this object gone, unless it was refused.
+    // Unless it was rejected, the coroutine may have finished and destroyed this object.
     if (status < 0) [[unlikely]] {
       is_queued_ = false;
       detail::raise(error(status));
@@ -123,23 +124,23 @@ private:
   bool is_queued_ = false;
 };
 
-/// A queue that somebody else owns, who keeps it for as long as this is used.
+/// A non-owning reference to a queue. The owner must keep the queue until its last use.
 class workqueue_ref {
 public:
   explicit workqueue_ref(cs_workqueue* queue) noexcept : queue_(queue) {}
 
-  /// A queue of the process's own, made with the first call.
+  /// Returns a queue of the process, which the first call creates.
   static workqueue_ref system(system_queue kind = system_queue::standard) {
     return workqueue_ref(detail::checked(cs_system_workqueue(static_cast<int>(kind))));
   }
 
-  /// As C has it.
+  /// Returns the C library's queue.
   cs_workqueue* get() const noexcept { return queue_; }
   const char* name() const noexcept { return cs_workqueue_name(queue_); }
   bool operator==(const workqueue_ref&) const noexcept = default;
 
-  /// Has a function called by a worker near the CPU that the caller runs on. Allocates nothing if it travels_in_place; where
-  /// it throws, the function is destroyed, uncalled.
+  /// Lets a worker near the caller's CPU call a function. Allocates nothing if the function travels_in_place. If it
+  /// throws, the function is destroyed without a call.
   template <class F>
   void queue(F&& function) const {
     detail::queue_function(std::forward<F>(function), [this](cs_call* call, std::uint64_t first, std::uint64_t second) {
@@ -147,7 +148,7 @@ public:
     });
   }
 
-  /// As queue(), in the pod of a CPU.
+  /// Like queue(), in the pod of a CPU.
   template <class F>
   void queue_on(unsigned cpu, F&& function) const {
     detail::queue_function(std::forward<F>(function), [=, this](cs_call* call, std::uint64_t first, std::uint64_t second) {
@@ -155,25 +156,24 @@ public:
     });
   }
 
-  /// co_await it, and the coroutine goes on, on a worker.
+  /// `co_await` the result to resume the coroutine on a worker.
   schedule_awaitable schedule() const noexcept { return schedule_awaitable(queue_); }
 
-  /// Calls a function on one of the queue's workers, and returns what it returns, or throws what it throws: there join()
-  /// finds others to help. Inside one of the queue's items it is called at once.
+  /// Calls a function on one of the queue's workers, where join() can share work with others, and returns its result or
+  /// rethrows its exception. Inside one of the queue's items, it calls the function directly.
   template <class F>
   std::invoke_result_t<F> call(F&& function) const {
     return detail::call_on(queue_, std::forward<F>(function));
   }
 
-  /// Calls a function with parts, from a beginning to before an end, that together are the whole range, on as many workers as
-  /// find time, and waits for all. Of what it throws the first is thrown here; parts that have not begun by then are left
-  /// out.
+  /// Divides a range into parts, calls a function with the begin and end of each part on all available workers, and
+  /// waits for all. Rethrows the first exception; parts that have not begun by then are skipped.
   template <class F>
   void for_range(std::size_t begin, std::size_t end, F&& function) const {
     detail::for_range(queue_, begin, end, function);
   }
 
-  /// As for_range(), with each number by itself.
+  /// Like for_range(), but calls the function for each index.
   template <class F>
   void for_each(std::size_t begin, std::size_t end, F&& function) const {
     for_range(begin, end, [&function](std::size_t from, std::size_t to) {
@@ -181,16 +181,16 @@ public:
     });
   }
 
-  /// Waits until all that was queued before is over.
+  /// Waits until all previously queued items have finished.
   void flush() const { detail::checked(cs_flush_workqueue(queue_)); }
-  /// Waits until nothing is left, while the queue's own items alone may queue more.
+  /// Waits until the queue is empty. Meanwhile only its own items may queue more.
   void drain() const { detail::checked(cs_drain_workqueue(queue_)); }
-  /// Lets no further item begin, until thaw().
+  /// Starts no further items until thaw().
   void freeze() const { detail::checked(cs_freeze_workqueue(queue_)); }
   void thaw() const { detail::checked(cs_thaw_workqueue(queue_)); }
   void set_max_active(int most) const { detail::checked(cs_workqueue_set_max_active(queue_, most)); }
 
-  /// Changes the queue while it is used; whether it is ordered stays.
+  /// Changes the options of a queue in use, except `ordered`.
   void change(const options& wanted) const {
     const cs_workqueue_attrs attributes = wanted.attributes();
     detail::checked(cs_change_workqueue(queue_, &attributes));
@@ -206,8 +206,8 @@ protected:
   cs_workqueue* queue_;
 };
 
-/// A queue. Its end waits until all that was queued is over; a delayed work stays pending until its time, and is dropped then,
-/// if nobody cancels or requeues it.
+/// A queue. Its destructor waits until all queued items have finished. A delayed work stays pending until its time, and
+/// is then dropped unless it is cancelled or requeued.
 class workqueue : public workqueue_ref {
 public:
   explicit workqueue(const char* name, const options& wanted = {}) : workqueue_ref(make(name, wanted)) {}
@@ -219,7 +219,7 @@ public:
     return *this;
   }
 
-  /// Inside one of the queue's own items, which it would wait for, it ends the process, and says so.
+  /// Inside one of the queue's own items it would wait for itself, so it reports that and ends the process.
   ~workqueue() {
     if (queue_ != nullptr && cs_destroy_workqueue(queue_) < 0) {
       std::fprintf(stderr, "coreshard: a workqueue cannot be destroyed: %s\n", cs_last_error());
