@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the site: docs/ as an mdBook, with the machine page, in target/site/book. It is read without the Internet, by
-# opening target/site/book/index.html. Every link and anchor of what was made is checked.
+# Builds the site: docs/ as an mdBook, with the machine page, in target/site/book. Open target/site/book/index.html to
+# read it without the Internet. Every link and anchor of the output is checked.
 #
 # Usage: site/build.sh
 #

@@ -35,7 +35,7 @@ def main():
         pages[path].feed(path.read_text(encoding="utf-8"))
     wrong, outside, checked = [], 0, 0
     for path, page in pages.items():
-        # mdBook's page for what is not found has links from the server's root.
+        # mdBook's page for missing addresses has links from the server's root.
         if path.name == "404.html":
             continue
         for target in page.links + page.loads:
@@ -54,7 +54,7 @@ def main():
             if not found.is_file():
                 wrong.append(f"{path.relative_to(folder)} links to {target}, which is not there")
             elif parts.fragment and found in pages and unquote(parts.fragment) not in pages[found].names:
-                wrong.append(f"{path.relative_to(folder)} links to {target}, and there is no such place in that page")
+                wrong.append(f"{path.relative_to(folder)} links to {target}, but that page lacks the anchor")
     for line in sorted(set(wrong)):
         print(f"site/check_links.py: {line}", file=sys.stderr)
     print(f"site/check_links.py: {len(pages)} pages, {checked} links within, {outside} to the Internet, {len(set(wrong))} wrong")

@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# What is looked for; the page that has it, and words by which it does; no word of it is the page's title alone.
+# Questions, the page that answers each, and words that the page must contain; no word may occur only in the page's
+# title.
 LOOKED_FOR = [
     ("what a cache shard is", "learn/shards.html", "A cache shard is a part of one last-level cache's cores"),
     ("how to try it", "index.html", "cargo run --release -- bench queue"),
@@ -23,7 +24,7 @@ LOOKED_FOR = [
 
 
 class Page(HTMLParser):
-    """The links and the text of a page's own part: what stands in <main>, or all where there is none."""
+    """The links and the text of a page's own part: the contents of <main>, or of the whole page without it."""
 
     def __init__(self, text):
         super().__init__()

@@ -88,8 +88,9 @@ def main():
     names = ("chromium-headless-shell", "chromium", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if not browser:
-        sys.exit("site/look.py: there is no chromium-headless-shell, chromium or google-chrome")
-    # Pages of results beside the text are made for wide screens; the others are what mdBook makes for printing and for what is lost.
+        sys.exit("site/look.py: cannot find chromium-headless-shell, chromium or google-chrome")
+    # Pages of results beside the text are made for wide screens. The other excluded pages are mdBook's pages for
+    # printing and for missing addresses.
     pages = [path for path in sorted(root.rglob("*.html")) if not path.name.endswith("-charts.html")]
     pages = [path.relative_to(root).as_posix() for path in pages if path.name not in ("print.html", "404.html", "toc.html")]
     wrong = 0

@@ -23,13 +23,13 @@ ASSETS = {".svg", ".png", ".json", ".html", ".csv", ".txt", ".toml"}
 
 
 def place(page):
-    """Where a page, or a file of docs/, lies in the book."""
+    """The path of a page, or of a file in docs/, in the book."""
     is_inside = page.is_relative_to(DOCS)
     path = page.relative_to(DOCS) if is_inside else Path("repository") / page.relative_to(ROOT)
     # A page of results beside the text about them has the name that mdBook gives the text.
     if path.suffix == ".html":
         return path.with_name(f"{path.stem}-charts.html")
-    # What a browser opens in a folder.
+    # The file that a browser opens for a folder.
     return path.with_name("index.md") if path.name == "README.md" else path
 
 
@@ -43,7 +43,7 @@ def main():
     assets = set()
 
     def rewritten(page, target):
-        """The link as the book has it, or None where it leads to what the book has not."""
+        """The link in the book, or None if it leads outside of the book."""
         path, hash_sign, anchor = target.partition("#")
         if re.match(r"[a-z]+:", target) or not path or path == MADE:
             return target

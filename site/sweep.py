@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Of the file: raised where page.js has to read it otherwise.
+# The version of the file, to be increased when page.js has to read it differently.
 FORMAT = 1
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "site/machine/sweeps.json"

@@ -1,8 +1,8 @@
-//! One function for each parser: it takes any bytes, and panics where the parser breaks a promise.
+//! One function for each parser. It takes any bytes, and panics if the parser breaks a promise.
 //!
-//! The promises: no input makes a parser panic, hang or take much memory (libFuzzer's limits, and a
-//! watchdog in the workspace's test, see to the latter two); what is read can be written and read again;
-//! and an error is a short text that steers no terminal.
+//! The promises: no input makes a parser panic, hang or use much memory. libFuzzer's limits, and a watchdog in the
+//! workspace's test, check the latter two. A parsed value can be written and parsed again. An error is a short text
+//! without terminal control characters.
 //!
 //! This file is compiled twice: by the fuzz workspace, and by a test of the main one, which runs the corpus
 //! and some mutated inputs wherever the tests run.
@@ -129,7 +129,7 @@ pub fn machine_folder(data: &[u8]) {
     });
 }
 
-/// All else that a recorded machine tells, and what is advised then.
+/// All other data of a recorded machine, and the advice for it.
 pub fn machine_settings(data: &[u8]) {
     let facts = tree::with(data, |root| {
         let machine = Topology::from_sysfs(root);
@@ -154,7 +154,7 @@ pub fn machine_settings(data: &[u8]) {
     serde_json::to_string(&(&facts, &findings)).unwrap();
 }
 
-/// What the kernel's tracing says, where names of threads and queues may be anything.
+/// The kernel's trace, with arbitrary names of threads and queues.
 pub fn workqueue_trace(data: &[u8]) {
     let machine = Topology::from_synthetic("pack:2 core:2 pu:2").unwrap();
     let mut tally = coreshard_advise::measure::Tally::new(&machine, 10_000);
@@ -178,7 +178,7 @@ pub fn machine_file(data: &[u8]) {
     }
 }
 
-/// The words that options take: whatever is `FromStr`, but for what has a target of its own.
+/// The values of options: every `FromStr` type without a separate target.
 pub fn words(data: &[u8]) {
     fn word<T: std::str::FromStr<Err: Display> + ToString>(text: &str) {
         match text.parse::<T>() {

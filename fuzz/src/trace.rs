@@ -1,4 +1,5 @@
-//! What recordings and types of other programs are read by: any bytes, and each function panics where a promise is broken.
+//! Parsers of recordings and of other programs' types. Each function takes any bytes, and panics if a promise is
+//! broken.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! A tree of small files in memory, made of an input: lines that begin with `=` name a file of it, those that follow are in it;
-//! a file that begins with `->` is a link.
+//! A tree of small files in memory, created from an input. A line that begins with `=` names a file, and the following
+//! lines are its contents. A file that begins with `->` is a link.
 //!
-//! Each thread has one folder, and of one input to the next only what differs is written: most mutations touch one file of
-//! thirty, and making all of them anew costs more than reading them. What an input makes is the same whatever came before.
+//! Each thread has one folder. Only differences from the previous input are written: most mutations affect one of
+//! thirty files, and creating all of them costs more than reading them. The tree does not depend on earlier inputs.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ fn wanted(data: &[u8]) -> Entries {
         // As `components` has it, so that a file has one name.
         entries.insert(path.components().collect(), entry);
     }
-    // A file is no folder; and nothing is ever written below a link, which may lead anywhere.
+    // A file is not a folder, and nothing may be written below a link, which may lead anywhere.
     let names: BTreeSet<PathBuf> = entries.keys().cloned().collect();
     entries.retain(|path, _| path.ancestors().skip(1).all(|above| !names.contains(above)));
     entries
@@ -69,7 +69,7 @@ struct Folder {
 }
 
 impl Folder {
-    /// In memory where there is such a place, unless `TMPDIR` names another one.
+    /// Uses memory if available, unless `TMPDIR` names another folder.
     fn new() -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let memory = Path::new("/dev/shm");
@@ -90,7 +90,7 @@ impl Folder {
         self.entries.retain(|name, entry| {
             let stays = wanted.get(name) == Some(entry);
             if !stays {
-                fs::remove_file(path.join(name)).expect("what was made can be removed");
+                fs::remove_file(path.join(name)).expect("a created file can be removed");
                 remove_empty(path, name);
             }
             stays
@@ -115,7 +115,7 @@ impl Folder {
     }
 }
 
-/// An empty folder above a file tells something, too, which the input does not say.
+/// Removes empty folders above a file, which parsers could see although the input does not contain them.
 fn remove_empty(root: &Path, name: &Path) {
     for above in name.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
         match fs::remove_dir(root.join(above)) {

@@ -78,7 +78,7 @@ WebAssembly.instantiate(bytes, {}).then(({ instance }) => {
 
 const size = (bytes) => (bytes ? ` of ${bytes >= 1048576 ? `${Math.round(bytes / 1048576)} MiB` : `${Math.round(bytes / 1024)} KiB`}` : "");
 
-// Neighbours differ: the golden angle goes round the circle of colours without coming near where it was.
+// Neighbours differ: steps of the golden angle around the circle of colours never return close to an earlier colour.
 const colour = (pod) => `hsl(${(pod * 137.5) % 360} 55% 55%)`;
 
 function show(machine, shard) {
@@ -90,7 +90,7 @@ function show(machine, shard) {
   const cores = scope.pods.map((pod) => pod.cores);
   const least = Math.min(...cores), most = Math.max(...cores);
   const each = least === most ? counted(least, "core", "cores") : `${least} to ${most} cores`;
-  $("division").textContent = `${state.scope}: ${counted(scope.pods.length, "pool", "pools")} of ${each}${state.scope === "cache_shard" ? `, where ${shard} are wanted` : ""}.`;
+  $("division").textContent = `${state.scope}: ${counted(scope.pods.length, "pool", "pools")} of ${each}${state.scope === "cache_shard" ? `, with a requested size of ${shard}` : ""}.`;
 
   const groups = (cpus, key) => {
     const found = new Map();
@@ -151,7 +151,7 @@ function sweep(shard) {
     svg.append(column, drawn("text", { x: x(at), y: height - bottom + 16, "text-anchor": "middle" }, row.shard ? `${row.shard}` : row.scope));
   });
   const shards = rows.map((row, at) => (row.shard ? at : -1)).filter((at) => at >= 0);
-  if (shards.length) svg.append(drawn("text", { x: (x(shards[0]) + x(shards[shards.length - 1])) / 2, y: height - bottom + 32, "text-anchor": "middle" }, "shards of so many cores"));
+  if (shards.length) svg.append(drawn("text", { x: (x(shards[0]) + x(shards[shards.length - 1])) / 2, y: height - bottom + 32, "text-anchor": "middle" }, "cores per shard"));
   for (const load of ["even", "bursts"]) {
     const points = rows.map((row, at) => [x(at), y(row[load] / best[load])]);
     svg.append(drawn("path", { class: load, d: points.map(([px, py], at) => `${at ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join("") }));

@@ -28,10 +28,10 @@ const wait = setInterval(() => {
 </script></body>"""
 TYPE = "at('text').value = %r; at('text').dispatchEvent(new Event('input'));"
 
-# What is done; what must be seen, and what must not.
+# Actions, with the texts that must and must not appear.
 CASES = [
-    ("", ["72 CPUs, 72 cores", "cache_shard: 9 pools of 8 cores, where 8 are wanted", "<svg", "shards of so many cores"], ['role="alert">']),
-    ("at('shard').value = 16; at('shard').dispatchEvent(new Event('input'));", ["5 pools of 14 to 15 cores, where 16 are wanted"], []),
+    ("", ["72 CPUs, 72 cores", "cache_shard: 9 pools of 8 cores, with a requested size of 8", "<svg", "cores per shard"], ['role="alert">']),
+    ("at('shard').value = 16; at('shard').dispatchEvent(new Event('input'));", ["5 pools of 14 to 15 cores, with a requested size of 16"], []),
     (TYPE % "pack:1 l3:1 core:36 pu:1", ["36 CPUs", "5 pools of 7 to 8 cores", '<section class="card" aria-label="Simulated throughput" id="sweep" hidden'], []),
     (TYPE % XML, ["4 CPUs, 4 cores, 2 last-level caches", "cache_shard: 2 pools of 2 cores"], []),
     (TYPE % "graec", ["no machine is called", "72 CPUs"], ["hidden></p>"]),
@@ -46,7 +46,7 @@ def main():
     names = ("chromium-headless-shell", "chromium", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if not browser:
-        sys.exit("site/machine/test.py: there is no chromium-headless-shell, chromium or google-chrome")
+        sys.exit("site/machine/test.py: cannot find chromium-headless-shell, chromium or google-chrome")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for at, (do, seen, unseen) in enumerate(CASES):

@@ -8,7 +8,7 @@ struct Description {
     name: String,
     model: Option<String>,
     notes: Vec<String>,
-    /// By number: its core, cache, node, package, and P or E where that is known.
+    /// By number: its core, cache, node, package, and P or E if known.
     cpus: Vec<CpuEntry>,
     caches: Vec<CacheEntry>,
     nodes: usize,
@@ -80,7 +80,7 @@ pub fn description(text: &str, shard_cores: usize) -> String {
         Ok(description) => serde_json::to_string(&description),
         Err(error) => serde_json::to_string(&Failure { error }),
     };
-    // Nothing in it has a key that is no text.
+    // All keys in it are text, so this does not fail.
     text.unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
 //! `coreshard-topology` for a page: a machine's text in, its packages, caches, nodes and pods out, as JSON.
 //!
-//! The page asks for room, writes the text there, has it described, and reads the answer from where that is.
+//! The page requests memory, writes the text there, calls the function, and reads the answer from its address.
 
 mod describe;
 
@@ -12,7 +12,7 @@ mod page {
 
     use super::{description, presets};
 
-    /// What a page may paste: hwloc's XML of 480 CPUs takes 0.6 MB.
+    /// Maximum size of a page's text. hwloc's XML for 480 CPUs takes 0.6 MB.
     const MOST_BYTES: usize = 32 << 20;
 
     thread_local! {
@@ -20,7 +20,7 @@ mod page {
         static ANSWER: RefCell<String> = const { RefCell::new(String::new()) };
     }
 
-    /// Room for a text of so many bytes: where to write it; null where that is too much.
+    /// Returns the address of memory for a text of `bytes` bytes, or null if that is too much.
     // SAFETY: no other function of the module has this name.
     #[unsafe(no_mangle)]
     pub extern "C" fn room(bytes: usize) -> *mut u8 {
@@ -55,7 +55,7 @@ mod page {
         keep(presets())
     }
 
-    /// Where the last answer is.
+    /// Returns the address of the last answer.
     // SAFETY: as above.
     #[unsafe(no_mangle)]
     pub extern "C" fn answer() -> *const u8 {
