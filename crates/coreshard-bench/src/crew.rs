@@ -13,7 +13,7 @@ pub(crate) fn pinned(name: String, cpu: CpuId) -> ThreadSpec {
     ThreadSpec { name, affinity: Some([cpu].into_iter().collect()), ..ThreadSpec::default() }
 }
 
-/// Threads behind a gate, each of which may return a result. A crew that is dropped before it ran tells its
+/// Threads behind a gate. Each may return a result. A crew that is dropped before it ran tells its
 /// threads to exit and joins them.
 pub(crate) struct Crew<P: Platform, R = ()> {
     gate: Arc<Gate<P>>,
@@ -126,7 +126,7 @@ const GIVEN_UP: u32 = 2;
 
 /// A gate for one use: members arrive and wait, the coordinator opens, members leave.
 pub(crate) struct Gate<P: Platform> {
-    /// The number of members that have not arrived; after the opening, of those that have not left.
+    /// The number of members that have not arrived or, after the opening, have not left.
     missing: Padded<P::AtomicU32>,
     state: Padded<P::AtomicU32>,
     /// The coordinator sleeps here until all have arrived, or have left.

@@ -9,8 +9,8 @@
 //! duration of the lopsided load's items decides how many CPUs can help. If items were measured, their
 //! duration is used.
 //!
-//! Each round is also judged by itself. The number of rounds in which the recommended candidate is among the
-//! best shows how certain the recommendation is.
+//! Each round is also judged by itself. How often the recommended candidate is among a round's best shows how certain
+//! the recommendation is.
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::ops::ControlFlow;
@@ -79,7 +79,7 @@ const AS_GOOD: f64 = 0.97;
 /// How thoroughly to try.
 #[derive(Clone, Copy, Debug)]
 pub struct TuneEffort {
-    /// The number of rounds, in each of which every candidate has its turn.
+    /// The number of rounds. Each round runs every candidate.
     pub rounds: usize,
     /// The number of items that each producer of the even load queues. The lopsided load's producer queues as
     /// many as all of them.
@@ -190,8 +190,8 @@ pub fn tune<P: Platform>(
     Ok(Some(over_rounds(&rounds, load)))
 }
 
-/// Combines rounds of one machine and one load: medians, and the number of rounds in which the recommended
-/// candidate is among the best.
+/// Combines rounds of one machine and one load: medians, and the number of rounds with the recommended candidate among
+/// the best.
 ///
 /// ```
 /// use coreshard_bench::{TuneLoad, over_rounds};

@@ -48,11 +48,11 @@ impl Loom {
         Self::check(if is_long { preemptions.into() } else { Some(quick) }, model);
     }
 
-    /// Checks a model in which sequentially consistent accesses to integers are treated as acquiring and
-    /// releasing ones. loom never lets a sequentially consistent load see an old value.
+    /// Checks a model that treats sequentially consistent accesses to integers as acquiring and releasing ones. loom
+    /// never lets a sequentially consistent load see an old value.
     ///
-    /// It therefore hides bugs in which such a load, or a later one, also relies on an acquire. A model that
-    /// needs no sequential consistency reveals them here.
+    /// It therefore hides bugs if such a load, or a later one, must also acquire. A model that needs no sequential
+    /// consistency reveals them here.
     pub fn weakened<R>(check: impl FnOnce() -> R) -> R {
         struct Restore(bool);
         impl Drop for Restore {

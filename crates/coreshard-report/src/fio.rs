@@ -117,7 +117,7 @@ fn direction_text(text: &mut String, name: &str, direction: &Direction) {
     }
 }
 
-/// Returns fio's choice of unit: the largest in which the minimum and the mean have several digits.
+/// Returns fio's choice of unit: the largest unit that gives the minimum and the mean several digits.
 fn unit(latency: &Latency) -> (&'static str, f64) {
     match (latency.min, latency.mean) {
         (2_000_000.., 99_999_000.0..) => ("msec", 1e6),

@@ -110,7 +110,7 @@ pub fn markdown() -> String {
     );
     section::<StudyRun>(
         &mut text,
-        "sweep: the first keys of each line, followed by those of `results` in `bench queue`",
+        "sweep: the first keys of each line, followed by the keys of `results` in `bench queue`",
     );
     section::<IndexMeasurement>(&mut text, "bench rt index: each of `results`");
     section::<KernelMeasurement>(&mut text, "bench kernel: each of `results`");

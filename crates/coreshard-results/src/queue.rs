@@ -265,7 +265,7 @@ impl QueueMeasurement {
 }
 
 impl QueueResults {
-    /// The keys of the benchmark's options, in the order in which they precede each row of a CSV file.
+    /// The keys of the benchmark's options, in the order of the leading columns of a CSV file.
     pub const IN_EACH_ROW: [&'static str; 8] = [
         "machine",
         "platform",

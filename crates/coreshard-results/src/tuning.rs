@@ -34,9 +34,9 @@ pub struct Candidate {
     pub shard_cores: Option<usize>,
     /// Number of pools.
     pub pods: usize,
-    /// The load in which every CPU queues items and waits for each.
+    /// The even load: every CPU queues items and waits for each.
     pub even: Load,
-    /// The load in which one CPU queues bursts.
+    /// The lopsided load: one CPU queues bursts.
     pub lopsided: Load,
     /// The measured load, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct Tuning {
     /// Number of rounds, over all seeds.
     #[serde(default)]
     pub rounds: usize,
-    /// Rounds in which the recommended candidate is the best or about as good.
+    /// Number of rounds with the recommended candidate as the best or about as good.
     #[serde(default)]
     pub agreeing: usize,
 }
@@ -145,7 +145,7 @@ pub struct TuningRow {
     pub candidate: Candidate,
 }
 
-/// Narrow tables drop tail latencies first, and quartiles of rates before those of `worth`.
+/// Narrow tables drop tail latencies first, and quartiles of rates before quartiles of `worth`.
 const TAIL: Heading = minor("e2e p99", 3);
 const QUARTILES: Heading = minor("quartiles", 2);
 

@@ -1,8 +1,7 @@
 //! Fixed-priority real time on many CPUs.
 //!
 //! [`PriorityIndex`] stores the level of each CPU, and finds the CPU that runs the least important work. It
-//! has four layouts ([`Rung`]), from the Linux kernel's first to one in which no two CPUs write the same hot
-//! byte.
+//! has four layouts ([`Rung`]), from the Linux kernel's first to one without any hot byte that two CPUs write.
 //!
 //! [`Executor`] runs tasks of fixed priorities, and periodic tasks, on threads that the kernel schedules by
 //! these priorities.

@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                             body(&own, &shared);
                         }
                     };
-                    Sim::spawn(spec, Box::new(work)).expect("the CPU is one of the machine's")
+                    Sim::spawn(spec, Box::new(work)).expect("the machine has this CPU")
                 })
                 .collect();
             threads.into_iter().for_each(ThreadHandle::join);

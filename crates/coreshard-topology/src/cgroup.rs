@@ -1,7 +1,7 @@
 //! The limits of this process's control groups: CPUs and quota.
 //!
-//! Cgroup versions 1 and 2 are supported. If both are mounted (a *hybrid* hierarchy), both apply. Files are those of the
-//! kernel's `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/cpusets.rst` and
+//! Cgroup versions 1 and 2 are supported. If both are mounted (a *hybrid* hierarchy), both apply. The files are
+//! documented in the kernel's `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/cpusets.rst` and
 //! `Documentation/scheduler/sched-bwc.rst`:
 //!
 //! | | version 2 | version 1 |

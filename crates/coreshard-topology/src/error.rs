@@ -8,7 +8,8 @@ use crate::{CpuSet, MAX_CPU, ParseCpuSetError};
 
 /// Why a [`Topology`](crate::Topology) or [`Usable`](crate::Usable) could not be created.
 ///
-/// The message is one sentence that names the file or string, the position in it, what was found and what is accepted.
+/// The message is one sentence that names the file or string, the position in it, the invalid part and the accepted
+/// values.
 pub struct TopologyError {
     // Boxed, so that `Ok` values do not carry its size.
     inner: Box<Inner>,

@@ -56,7 +56,7 @@ pub fn text(path: &Path, most_bytes: u64) -> Result<String, InputError> {
     text.map_err(|_| InputError { path: path.to_owned(), problem: InputProblem::NotText })
 }
 
-/// Like [`text`], but replaces invalid bytes with U+FFFD: for tables with arbitrary names, such as those of processes
+/// Like [`text`], but replaces invalid bytes with U+FFFD: for tables with arbitrary names, such as names of processes
 /// and mounts.
 ///
 /// # Errors
@@ -188,7 +188,7 @@ fn kind(found: &std::fs::Metadata) -> &'static str {
     if found.is_dir() { "a directory" } else { "not a file" }
 }
 
-/// Why a file could not be read. The message names the file, what was found and what is accepted.
+/// Why a file could not be read. The message names the file, the invalid part and the accepted values.
 pub struct InputError {
     path: PathBuf,
     problem: InputProblem,
@@ -240,8 +240,8 @@ crate::readable_debug!(InputError);
 
 impl std::error::Error for InputError {}
 
-/// Returns true for printable characters, which excludes those that control a terminal, change the direction of text or
-/// are invisible. XML cannot represent most of these either.
+/// Returns true for printable characters, which excludes characters that control a terminal, change the direction of
+/// text or are invisible. XML cannot represent most of these either.
 pub fn is_plain(letter: char) -> bool {
     // Fast path for most characters.
     matches!(letter, ' '..='~')

@@ -196,7 +196,7 @@ struct Layout<'a> {
     topology: &'a Topology,
     mask: &'a CpuSet,
     /// By core ID: true after one of its CPUs was placed. A core has CPUs in one pod only, except in the scope `cpu`,
-    /// in which each CPU counts it.
+    /// whose pods each count it.
     core_seen: Vec<bool>,
     pods: Pods,
 }

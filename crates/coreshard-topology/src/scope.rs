@@ -7,7 +7,7 @@ use crate::input::quoted;
 
 /// Which CPUs share a pool, from the finest to the coarsest scope.
 ///
-/// The six scopes are those of Linux workqueues (`Documentation/core-api/workqueue.rst`,
+/// The six scopes are the same as in Linux workqueues (`Documentation/core-api/workqueue.rst`,
 /// "Affinity Scopes"); `cache_shard` joined them in Linux 7.1. Each scope's pods lie within the pods
 /// of every coarser one; see [`Pods`](crate::Pods).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

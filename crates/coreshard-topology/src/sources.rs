@@ -83,7 +83,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// If the string is invalid. The message names the column and what is accepted there.
+    /// If the string is invalid. The message names the column and the accepted input there.
     pub fn from_synthetic(text: &str) -> Result<Self, TopologyError> {
         synthetic::topology(text)
     }

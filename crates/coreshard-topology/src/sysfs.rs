@@ -5,8 +5,8 @@
 //!
 //! | property | from `sys/devices/system/` | if missing |
 //! |---|---|---|
-//! | CPUs online | `cpu/online`, and `cpu/cpuN/online` of those that it leaves out | `cpu/cpuN/online`; no such file means online |
-//! | core | `cpu/cpuN/topology/core_cpus_list`, `thread_siblings_list`, or their masks | package and `core_id`; else a core of its own |
+//! | CPUs online | `cpu/online`, and `cpu/cpuN/online` of CPUs that it leaves out | `cpu/cpuN/online`; no such file means online |
+//! | core | `cpu/cpuN/topology/core_cpus_list`, `thread_siblings_list`, or their masks | package and `core_id`; else a separate core |
 //! | cluster of cores that share an L2 cache | `cpu/cpuN/topology/cluster_cpus_list` or its mask; else `cpu/cpuN/cache/index2` | the core by itself |
 //! | package | `cpu/cpuN/topology/physical_package_id` | `package_cpus_list`, `core_siblings_list`, or their masks; else one package for all |
 //! | last-level cache | the highest unified (else data) `cpu/cpuN/cache/indexK`: its `shared_cpu_list` or mask, else its `id` | the package, or its part on a node |

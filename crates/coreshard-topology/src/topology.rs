@@ -5,7 +5,7 @@
 //! Coreshard relies on three rules. They are enforced here, and every correction is noted:
 //!
 //! 1. CPU numbers are unique and ascending.
-//! 2. All CPUs of a core have one LLC, one node and one package, those of its lowest CPU.
+//! 2. All CPUs of a core have one LLC, one node and one package, given by its lowest CPU.
 //! 3. Core, LLC and package numbers are dense, each in the order of its lowest CPU.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -398,7 +398,7 @@ impl Parts {
         })
     }
 
-    /// Sets the LLC, node and package of all CPUs of a core to those of its lowest CPU.
+    /// Sets the LLC, node and package of all CPUs of a core to the values of its lowest CPU.
     fn unite_cores(&mut self) {
         let mut lowest: HashMap<u64, RawCpu> = HashMap::new();
         let mut corrected = 0_usize;

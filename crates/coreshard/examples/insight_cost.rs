@@ -5,9 +5,9 @@
 //!
 //! The items are counted loops, not timed ones, so that each has the same work to do.
 //!
-//! For instructions of the caller's, an item:
+//! For the caller's instructions per item:
 //! `valgrind --tool=callgrind --toggle-collect='*::push_off' insight_cost 20000 1`, and
-//! `'*::push_sampled'`; of a worker, a measured item: the inclusive cost of `run_measured` in what
+//! `'*::push_sampled'`; for a worker's instructions per measured item: the inclusive cost of `run_measured` in what
 //! `callgrind_annotate --inclusive=yes` shows of a run without `--toggle-collect`, less that of
 //! `work`.
 

@@ -235,7 +235,7 @@ pub use coreshard_workqueue::CancelledItem;
 /// | inspect | [`len`](JoinSet::len), [`is_empty`](JoinSet::is_empty) |
 pub type JoinSet<T> = coreshard_workqueue::JoinSet<T, Host>;
 
-/// A scope in which items may borrow data from outside it; see [`Workqueue::scope`](Workqueue::scope).
+/// A scope whose items may borrow data from outside it; see [`Workqueue::scope`](Workqueue::scope).
 ///
 /// ```
 /// let queue = coreshard::workqueue()?.name("text").build()?;
@@ -380,7 +380,7 @@ pub fn consume_budget() -> coreshard_workqueue::ConsumeBudget<Host> {
 
 /// A fixed number of threads, each with an index; created by [`team`](crate::team()).
 ///
-/// A [`Workqueue`] has as many workers as are useful, and replaces those that block. A team has a fixed number of
+/// A [`Workqueue`] has as many workers as are useful, and replaces blocked ones. A team has a fixed number of
 /// members. It is for programs that index scratch memory by thread, run something on each thread, or were written for a
 /// thread pool. The package in `adapters/rayon-core` provides rayon's interface on it.
 ///

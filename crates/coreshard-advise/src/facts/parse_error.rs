@@ -4,7 +4,7 @@ use std::fmt;
 
 use coreshard_topology::input::quoted;
 
-/// An invalid kernel release or scope setting. The message names the text and what is accepted.
+/// An invalid kernel release or scope setting. The message names the text and the accepted values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ParseSettingError {
     text: String,

@@ -92,7 +92,7 @@ pub(super) const HARDWARE_QUEUES: Rule = Rule {
     judge: hardware_queues,
 };
 
-/// Number of CPUs from which one hardware queue is reported.
+/// Smallest number of CPUs for a report of a single hardware queue.
 const MANY_CPUS: usize = 16;
 
 fn hardware_queues(case: &Case<'_>) -> Vec<Finding> {

@@ -61,7 +61,7 @@ fn isolated(case: &Case<'_>) -> Vec<Finding> {
             return None;
         }
         let statement = format!("It goes to CPU {cpus}, which is isolated.");
-        let risk = "the kernel rejects this for interrupts that it manages itself, such as those of NVMe queues";
+        let risk = "the kernel rejects this for interrupts that it manages itself, such as interrupts of NVMe queues";
         Some(case.change(named(it), statement, risk, affinity(it, &rest)))
     });
     let findings = case.or_content(

@@ -77,7 +77,7 @@ pub(super) const CROSSINGS: Rule = Rule {
 
 /// Items per second below which crossings are ignored.
 const FAST: f64 = 1_000.0;
-/// Share of items that cross caches from which the rule reports a queue.
+/// Smallest share of items that cross caches for a report of a queue.
 const MOST: f64 = 0.3;
 
 fn crossings(case: &Case<'_>) -> Vec<Finding> {

@@ -27,7 +27,7 @@ pub(super) const DEFAULT_SCOPE: Rule = Rule {
 /// Queues with a scope of their own.
 pub(super) const QUEUE_SCOPE: Rule = Rule {
     id: "queue-scope",
-    reason: "a queue with a scope of its own does not follow a better default",
+    reason: "a queue with an explicit scope does not follow a better default",
     source: "Documentation/core-api/workqueue.rst, \"Affinity Scopes\" and \"Tunables\"",
     judge: queue_scope,
 };

@@ -1,4 +1,4 @@
-//! Each rule fires where it should, and says nothing, or "leave it", where it should not.
+//! Each rule reports a matching case, and reports nothing or "leave it" for other cases.
 
 use coreshard_topology::{CpuSet, Topology};
 
@@ -92,7 +92,7 @@ fn measured(change: impl FnOnce(&mut MeasuredQueue)) -> Option<Measured> {
 
 type Case = fn(&mut World);
 
-/// A rule, a world in which it must fire, and one in which it must not.
+/// A rule, a case that must trigger it, and a case that must not.
 const CASES: &[(&str, Case, Case)] = &[
     (
         "default-scope",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use coreshard_topology::Topology;
 
-/// A folder in which files are made.
+/// A folder for created files.
 pub(crate) struct Recording {
     folder: tempfile::TempDir,
 }

@@ -3,8 +3,8 @@
 //! Each job runs on its own CPU and keeps its requests in flight. For each request it computes for a while
 //! (the path through a kernel), takes a tag of the host's set, and counts the request as issued. The adapter
 //! serves each request in a fixed time and is never the bottleneck. Then a chosen CPU is interrupted and
-//! counts the request as done, and the submitter releases the tag. The tag set, its accounting and the
-//! counters are those of the block layer.
+//! counts the request as done, and the submitter releases the tag. The tag set, its accounting and the counters belong
+//! to the block layer.
 //!
 //! A run draws the CPUs of the jobs and, for memory on any node, the node of the device's state. The draws of
 //! a run are the same for every variant. Two numbers are fitted to published figures: the computing time of a
@@ -41,7 +41,7 @@ pub struct HbaVariant {
 }
 
 impl HbaVariant {
-    /// The published variants in their order, and those that the review requested.
+    /// The published variants in their order, and the variants that the review requested.
     pub const ALL: [Self; 5] = {
         use CounterLayout::{Packed, Padded, PerCpu};
         use DeviceMemory::{AnyNode, NodeLocal};

@@ -12,7 +12,7 @@ use crate::crew::{Crew, pinned};
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Rounds, in each of which every figure is measured once.
+    /// Rounds. Each round measures every figure once.
     pub rounds: usize,
     /// How often a short operation is repeated in one measurement.
     pub repeats: u64,

@@ -1,9 +1,8 @@
 //! Measures the costs of operations on this machine, for a simulation of it.
 //!
 //! Each figure is measured in many rounds, and every figure has its turn in each round. A machine that slows
-//! down for a while therefore slows all figures alike. Median and range are kept. The figures are those that
-//! a program can measure through the platform; the parts of a wake-up are separated by differences, see
-//! [`Calibration::costs`].
+//! down for a while therefore slows all figures alike. Median and range are kept. A program can measure all figures
+//! through the platform; the parts of a wake-up are separated by differences, see [`Calibration::costs`].
 
 mod chains;
 mod interruptions;

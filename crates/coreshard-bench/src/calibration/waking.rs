@@ -82,7 +82,7 @@ fn wait_beyond<P: Platform>(word: &P::AtomicU32, number: u32) {
     }
 }
 
-/// Measures calls that wake a thread of the caller's CPU: a nice one, which does not preempt its waker.
+/// Measures calls that wake a thread on the same CPU. The thread is nice, so it does not preempt its waker.
 fn calls_here_ns<P: Platform>(cpu: CpuId) -> Result<Vec<f64>, SpawnError> {
     // The number of the current turn, and how many turns the other thread has had.
     let words = Arc::new([0, 0].map(|_| Padded::new(P::AtomicU32::new(0))));

@@ -33,13 +33,13 @@ use workqueue::{ActiveCount, Kick};
 pub enum KernelProgram {
     /// The unbound workqueue, as `lib/test_workqueue.c` measures it.
     Workqueue,
-    /// A mask of CPUs, in which each CPU sets and clears its bit.
+    /// A mask of CPUs. Each CPU sets and clears its bit.
     Cpumask,
     /// The counters of each request of a SCSI device.
     Scsi,
     /// The index of the CPUs' priorities: each CPU sets its own, and searches for the lowest.
     Cpupri,
-    /// A server whose items compute, and some of which block.
+    /// A server whose items compute. Some items block.
     Nfs,
 }
 

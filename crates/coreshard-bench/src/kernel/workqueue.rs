@@ -151,7 +151,7 @@ pub(super) struct KernelQueue<P: Platform> {
     serves: bool,
 }
 
-/// The number of its own words that a server's item reads.
+/// The number of words that an item of a server reads from its own data.
 const COMPUTES: usize = 400;
 /// One item in this many blocks, as if it read a file; below, for how long.
 const BLOCKS_EVERY: usize = 8;

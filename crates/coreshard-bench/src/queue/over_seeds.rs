@@ -17,7 +17,7 @@ fn median_ns(all: impl IntoIterator<Item = u64>) -> u64 {
 
 /// Combines one benchmark's results with several seeds to medians, with quartiles and ranges.
 ///
-/// Ratios are taken seed by seed. Notes are those of the first results, except those about ratios. Returns
+/// Ratios are taken seed by seed. Notes are taken from the first results, except notes about ratios. Returns
 /// `None` if there are no results.
 ///
 /// ```
@@ -65,7 +65,7 @@ pub fn over_seeds(all: &[QueueResults]) -> Option<QueueResults> {
     Some(whole)
 }
 
-/// Merges values with the same key, in the order in which keys first occur. A benchmark that was ended early
+/// Merges values with the same key, in the order of the keys' first occurrence. A benchmark that was ended early
 /// may lack some of them.
 fn merged<'all, T: 'all, K: PartialEq>(
     all: impl Iterator<Item = &'all T>,

@@ -88,7 +88,7 @@ impl QueueBench {
     /// Runs the benchmark on the machine's first CPUs, in numerical order, with a producer on each: once for
     /// each number in `counts`.
     ///
-    /// The results are those of the largest number, with a curve for each combination over all numbers.
+    /// The results are for the largest number, with a curve for each combination over all numbers.
     ///
     /// If `progress` ends it, the curves contain the measurements so far.
     ///
@@ -143,8 +143,8 @@ impl QueueBench {
     }
 }
 
-/// Combines results on rising numbers of CPUs, with a producer on each: those of the last measured number,
-/// with a curve for each combination over all.
+/// Combines results on rising numbers of CPUs, with a producer on each: the results for the last measured number, with
+/// a curve for each combination over all.
 ///
 /// Returns `None` if there are no results.
 ///
@@ -190,7 +190,7 @@ pub fn with_curves(all: Vec<QueueResults>) -> Option<QueueResults> {
     let was_ended = all.iter().find(|results| notes::was_ended_early(results)).cloned();
     let last = all.iter().rposition(|results| !results.results.is_empty());
     let mut results = all.into_iter().nth(last.unwrap_or(0))?;
-    // It may belong to a larger number of CPUs, for which nothing was measured.
+    // It may belong to a larger number of CPUs without measurements.
     if let Some(ended) = was_ended.filter(|_| !notes::was_ended_early(&results)) {
         results.notes.extend(ended.notes.into_iter().filter(|it| notes::is_of_early_end(it)));
     }

@@ -36,7 +36,7 @@ pub struct CyclicBench {
     pub interval: Duration,
     /// Wake-ups of each thread.
     pub cycles: NonZeroU64,
-    /// The delay of each thread's wake-ups after those of the previous thread.
+    /// The delay between the wake-ups of successive threads.
     pub distance: Duration,
 }
 

@@ -183,7 +183,7 @@ impl TranscodeBench {
     }
 }
 
-/// Returns the CPUs in an order in which those of a core, and of a cache, follow one another.
+/// Returns the CPUs in an order that keeps the CPUs of a core, and of a cache, together.
 fn neighbours(machine: &BenchMachine) -> Vec<CpuId> {
     let mut cpus: Vec<_> =
         machine.topology.cpus().iter().filter(|cpu| machine.usable.contains(cpu.id)).collect();

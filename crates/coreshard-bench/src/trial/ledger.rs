@@ -183,7 +183,7 @@ impl Ledger {
     /// Checks that no item waits while a CPU that may run it is idle.
     ///
     /// To be called repeatedly during a run, with three arguments: the time, the last failed start of a
-    /// thread, and for each CPU the nanoseconds for which it has been idle (`None` if it is busy).
+    /// thread, and the nanoseconds that each CPU has been idle (`None` if it is busy).
     ///
     /// A wait counts from the last failed start of a thread: missing threads are replaced soon after.
     ///

@@ -3,9 +3,8 @@
 //!
 //! They measure nothing. In a [`QueueTrial`] a seed decides everything: scope, variants, limits, which
 //! producer queues what where, and the items' work (queue another, sleep, compute, occupy a CPU for long). A
-//! [`Scenario`] uses one part of the workqueue in the same way each time, for sweeps in which one call after
-//! the other fails. The ledgers use the language's plain atomics, and are separate from the code that they
-//! judge.
+//! [`Scenario`] uses one part of the workqueue in the same way each time, for sweeps that let one call after the other
+//! fail. The ledgers use the language's plain atomics, and are separate from the code that they judge.
 
 mod cancels;
 mod ledger;

@@ -1,4 +1,4 @@
-//! Small programs for sweeps, in which the first call of a kind fails, then the second, and so on. Each uses
+//! Small programs for sweeps, which let the first call of a kind fail, then the second, and so on. Each uses
 //! one part of the workqueue in the same way each time.
 //!
 //! Rules for them:

@@ -119,8 +119,8 @@ impl fmt::Display for QueueTrial {
     }
 }
 
-/// Returns the CPUs that may certainly run items queued on `cpu`: those that share with it the unit that the
-/// scope is named after; for a shard, the core's. Derived from the topology, not from the pods.
+/// Returns the CPUs that may certainly run items queued on `cpu`: CPUs in the same unit that the scope is named after
+/// or, for a shard, in the same core. Derived from the topology, not from the pods.
 fn allowed(topology: &Topology, scope: Scope, cpu: CpuId) -> CpuSet {
     let Some(own) = topology.cpu(cpu) else { return CpuSet::new() };
     let shares = |other: &coreshard_topology::Cpu| match scope {

@@ -81,9 +81,9 @@ pub struct File {
 impl File {
     /// Opens a regular file or a block device.
     ///
-    /// The size is fixed when it is opened: to read data appended later, open the file again. Other files,
-    /// such as those of `/proc` with size 0, cannot be read. Direct I/O reads the last bytes of a file as a
-    /// whole block, and writes only whole blocks.
+    /// The size is fixed when it is opened: to read data appended later, open the file again. Other files, such as
+    /// files of size 0 in `/proc`, cannot be read. Direct I/O reads the last bytes of a file as a whole block, and
+    /// writes only whole blocks.
     ///
     /// # Errors
     /// If the file does not exist, is of another type, or cannot be opened with these options.

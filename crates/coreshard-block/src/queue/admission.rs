@@ -1,4 +1,4 @@
-//! The tags of a request: one of its target's, if the target has a limit, and then one of the host's.
+//! The tags of a request: a tag of its target, if the target has a limit, and then a tag of the host.
 //!
 //! The order prevents deadlock: a waiter for a host tag may hold a target tag, never the reverse. A queue
 //! holds at most one target tag in that way.

@@ -29,7 +29,7 @@ pub(super) struct Requests<P: Platform> {
     options: QueueOptions,
     slots: Slots<P>,
     pending: Pending,
-    /// Requests for which the channel had no room. Some may have ended.
+    /// Requests that the channel had no room for. Some may have ended.
     stalled: VecDeque<SlotKey>,
     /// Requests that have a tag.
     in_flight: u32,

@@ -36,7 +36,7 @@ enum Users {
     Busy(usize),
 }
 
-/// Runs ports of the users in `ports`, each of which takes and releases a tag `rounds` times. The first one
+/// Runs ports of the users in `ports`. Each port takes and releases a tag `rounds` times. The first one
 /// runs on the model's own thread.
 fn share(policy: TagPolicy, depth: u32, users: Users, ports: &[usize], rounds: usize) {
     let spec = TagSetSpec { depth, reserved: 0, policy, threads: 1, ..TagSetSpec::default() };

@@ -78,7 +78,7 @@ pub(super) fn of_policy(asked: Policy, errno: Option<i32>, thread: ThreadId) -> 
     policy_cause(asked, errno?, &Facts::of(thread))
 }
 
-/// Applies the rules of sched(7) and of the kernel's `__sched_setscheduler`, in its order.
+/// Applies the rules of sched(7), in the order of the kernel's `__sched_setscheduler`.
 fn policy_cause(asked: Policy, errno: i32, facts: &Facts) -> Option<String> {
     let is_deadline = matches!(asked, Policy::Deadline { .. });
     if is_deadline && errno == libc::EBUSY {

@@ -2,10 +2,10 @@
 //!
 //! On Linux a new thread inherits its creator's CPUs, nice value, scheduling policy, signal mask and timer
 //! slack. The threads of this library are created by whichever thread needs one (a thread that builds a
-//! queue, a worker, the monitor), and serve others. So they get the attributes of the *process*, which are
-//! those of its main thread: the ones it was started with (nice, chrt, taskset, systemd), and the ones it has
-//! set for itself. If a program's main thread blocks a signal first so that one thread can wait for it, all
-//! of this library's threads block it.
+//! queue, a worker, the monitor), and serve others. So they get the attributes of the *process*, which are its main
+//! thread's: the ones it was started with (nice, chrt, taskset, systemd), and the ones it has set for itself. If a
+//! program's main thread blocks a signal first so that one thread can wait for it, all of this library's threads block
+//! it.
 //!
 //! Privileges limit this: without CAP_SYS_NICE, RLIMIT_NICE or RLIMIT_RTPRIO, no thread can raise its own
 //! priority. If its creator had a higher nice value than the process, or was given a policy that the thread
@@ -276,7 +276,7 @@ fn timer_slack_of_main() -> Option<u64> {
 /// ```
 pub trait ChildCommand {
     /// Gives the child the CPUs, nice value and scheduling policy that the process's main thread has at this
-    /// call, rather than those of the thread that starts it. The library's own threads start with the same
+    /// call, rather than the values of the thread that starts it. The library's own threads start with the same
     /// values.
     ///
     /// A value that the kernel does not permit stays inherited. Without CAP_SYS_NICE or RLIMIT_NICE, a child

@@ -1,4 +1,4 @@
-//! Real-time tests that pass with and without privileges: a thread drops those that this process has.
+//! Real-time tests that pass with and without privileges: a thread drops the privileges of this process.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, mpsc};

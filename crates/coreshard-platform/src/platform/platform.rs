@@ -105,8 +105,8 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
         false
     }
 
-    /// Returns the CPUs that this process may use: those that its main thread was left with when it was
-    /// started (taskset, a cpuset) and by its own calls.
+    /// Returns the CPUs that this process may use: the CPUs that its main thread was left with when it was started
+    /// (taskset, a cpuset) and by its own calls.
     ///
     /// Returns `None` if there is no limit, or if the platform cannot tell.
     ///
@@ -305,8 +305,8 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
 
 /// A platform on which code may publish single bytes with plain stores, and order them with fences.
 ///
-/// Separate from [`Platform`], since few structures need it. A byte that one CPU writes beside those of
-/// others needs no locked instruction, but then only a fence can order it before a later load.
+/// Separate from [`Platform`], since few structures need it. A byte that one CPU writes beside the bytes of other CPUs
+/// needs no locked instruction, but then only a fence can order it before a later load.
 pub trait ByteAtomics: Platform {
     /// An 8-bit atomic.
     type AtomicU8: AtomicInt<u8>;

@@ -44,8 +44,8 @@ pub trait ThreadHandle: Send + fmt::Debug {
 
 /// Options of a thread.
 ///
-/// All other attributes (scheduling policy, signal mask, timer slack) are those of the process, as far as
-/// permitted. On the host these are the main thread's. None comes from the thread's creator.
+/// All other attributes (scheduling policy, signal mask, timer slack) are the process's, as far as permitted. On the
+/// host these are the main thread's. None comes from the thread's creator.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadSpec {
     /// The name. The kernel keeps the first 15 bytes, and zero bytes are left out.

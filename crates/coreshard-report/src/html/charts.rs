@@ -268,7 +268,7 @@ fn dense(scale: Scale, margins: Margins, groups: Vec<Group>) -> Chart {
     }
 }
 
-/// Returns one group per scope, with a row for each measurement for which `draw` returns a mark. Scopes without rows
+/// Returns one group per scope, with a row for each measurement if `draw` returns a mark for it. Scopes without rows
 /// are dropped. This function adds names and colours.
 fn grouped(results: &QueueResults, draw: impl Fn(&QueueMeasurement) -> Option<Row>) -> Vec<Group> {
     let palette = Palette::of(results);

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
-/// An element in the head of each page, by which pages are recognized.
+/// An element in the head of each page, used to recognize pages.
 pub const MARK: &str = "<meta name=\"generator\" content=\"coreshard\">";
 
 /// Returns a page with the results as JSON in the element `results`.

@@ -53,7 +53,7 @@ fn header(results: &QueueResults) -> Markup {
             @if results.virtual_topology {
                 p.warning {
                     b { "Virtual topology. " }
-                    "The pods are those of a described machine, laid over the CPUs of this one. The figures show that the code works with many pods. They do not predict the speed of the described machine."
+                    "The pods belong to a described machine and are laid over the CPUs of this one. The figures show that the code works with many pods. They do not predict the speed of the described machine."
                 }
             }
             dl.facts {

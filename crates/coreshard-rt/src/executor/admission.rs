@@ -95,7 +95,7 @@ pub struct DeadlineHeap {
 }
 
 impl DeadlineHeap {
-    /// Creates a heap for the CPUs 0 to `cpus` − 1, none of which has a deadline.
+    /// Creates a heap for the CPUs 0 to `cpus` − 1 without deadlines.
     pub fn new(cpus: usize) -> Self {
         Self { heap: Vec::with_capacity(cpus), position_of: vec![None; cpus] }
     }

@@ -453,8 +453,8 @@ impl<P: RealTime> CpuState<P> {
         self.online && self.floor() < priority.level()
     }
 
-    /// Returns the level above which a task may begin here: the CPU's. It is one lower if a task of the CPU's
-    /// priority can take turns.
+    /// Returns the CPU's level. A task may begin here if its level is higher. If tasks of the CPU's priority can take
+    /// turns, the result is one lower.
     pub(super) fn floor(&self) -> Level {
         let level = self.current_level();
         let has_turn = self.rr_running.is_some() && self.free_slot(level, None).is_some();

@@ -5,8 +5,8 @@
 //! 1. A CPU's running and waiting tasks are under that CPU's lock, which lends priority. No thread holds two
 //!    of these locks, and no user code runs under one.
 //! 2. A CPU's level writer is under its lock, so the index has one writer for each CPU.
-//! 3. A CPU's `highest_waiting` is written under its lock and read by any thread. A bit of a CPU's
-//!    `pull_sources` is set under the lock of the CPU that the bit stands for, and never cleared.
+//! 3. A CPU's `highest_waiting` is written under its lock and read by any thread. A bit in `pull_sources` is set under
+//!    the lock of the CPU that the bit stands for, and never cleared.
 //! 4. User code (tasks, activations, hooks, and their destructors) is called by
 //!    [`user::call`](coreshard_platform::user::call). It runs on priority threads, on the threads of periodic
 //!    tasks, and on the thread that drops the executor.
@@ -79,9 +79,9 @@ use crate::level::Priority;
 /// ```
 ///
 /// Dropping the executor drops pending timers, runs all accepted tasks, stops its threads, unlocks memory,
-/// and then returns. If it is dropped on one of its own threads (by a task, a periodic body or hook, or one
-/// of their destructors), the drop returns at once, and the shutdown completes in the background. Neither
-/// case needs to start a thread.
+/// and then returns. If it is dropped on one of its own threads (by a task, a periodic body or hook, or a destructor of
+/// these), the drop returns at once, and the shutdown completes in the background. Neither case needs to start a
+/// thread.
 pub struct Executor<P: RealTime> {
     shared: Arc<Shared<P>>,
     /// In a lock, so that an executor is `Sync` whatever a platform's handle is.

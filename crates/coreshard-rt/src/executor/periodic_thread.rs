@@ -53,7 +53,7 @@ pub(super) fn start<P: RealTime>(
     Ok(PeriodicHandle::new(control, cpu))
 }
 
-/// The position of a task's CPU. For a task with a budget, also its density and its deadline in nanoseconds.
+/// The position of the CPU of a task. For a task with a budget, also its density and its deadline in nanoseconds.
 type Admitted = (usize, Option<(f64, u64)>);
 
 /// Chooses the CPU of a task.

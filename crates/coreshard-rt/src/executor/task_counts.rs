@@ -26,7 +26,7 @@ impl<P: Platform> TaskCounts<P> {
         TaskGuard(self)
     }
 
-    /// Returns whether all tasks have finished, including those that they spawned. The result stays true
+    /// Returns whether all tasks have finished, including the tasks that they spawned. The result stays true
     /// unless a task is accepted from outside.
     pub(super) fn all_finished(&self) -> bool {
         // Finished tasks first: then no task that arrives in between is counted only as finished. Acquire

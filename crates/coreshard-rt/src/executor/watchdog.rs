@@ -174,7 +174,7 @@ impl<'a, P: RealTime> Watchdog<'a, P> {
         let kept = limit.map_or(period / 20, |limit| limit.period - limit.runtime);
         let lost = std::mem::take(&mut sample.lost);
         sample.span = Duration::ZERO;
-        // Half of what throttling takes, since scans are not aligned with its periods.
+        // Half of the time that throttling takes, since scans are not aligned with its periods.
         if lost >= kept / 2 {
             let cpu = self.shared.dispatcher.cpus()[position].id;
             self.report(Incident::Throttled { cpu, priority: top.level.get(), lost, limit });

@@ -60,9 +60,8 @@ impl<P: ByteAtomics, L: Layout<P>> Levels<P, L> {
     pub(super) fn set(&self, position: usize, old: Option<Level>, new: Option<Level>) {
         let (word, bit) = (position / 64, 1_u64 << (position % 64));
         if let Some(level) = new.map(Level::index) {
-            // The mask before the count. Release in the count's SeqCst pairs with the Acquire of a search's
-            // load of the count: a search that counts this CPU sees its bit. So the mask needs no order of
-            // its own.
+            // The mask before the count. Release in the count's SeqCst pairs with the Acquire of the load of the count
+            // in a search: a search that counts this CPU sees its bit. So the mask needs no further order.
             self.layout.mask(level).words[word].fetch_or(bit, Relaxed);
             self.layout.count(level).fetch_add(1, SeqCst);
             self.occupied.entered(level);

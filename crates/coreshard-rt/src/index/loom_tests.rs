@@ -111,7 +111,7 @@ fn loom_a_level_that_is_entered_anew_stays_marked() {
     });
 }
 
-/// As above with two concurrent searches, each of which may clear. A late one must not take the other's doubt
+/// As above with two concurrent searches that may both clear. A late one must not take the other's doubt
 /// for its own.
 #[test]
 fn loom_two_searches_clear_for_themselves_alone() {

@@ -1,7 +1,7 @@
 //! The priority index: the level of each CPU, and the search for the CPU with the lowest level.
 //!
-//! `README.md` explains the protocol of each variant: which writes happen in which order, which accesses they
-//! pair with, and why no available CPU is missed.
+//! `README.md` explains the protocol of each variant: the order of the writes, the accesses that they pair with, and
+//! why no available CPU is missed.
 
 mod cpu_mask;
 mod cpu_order;
@@ -250,7 +250,7 @@ impl<P: ByteAtomics> PriorityIndex<P> {
 
     /// Returns all CPUs of `allowed` at the lowest level below `below`, and that level.
     ///
-    /// The guarantees are those of [`find`](Self::find).
+    /// The guarantees are the same as for [`find`](Self::find).
     #[inline]
     pub fn find_all(&self, below: Level, allowed: &CpuMask) -> Option<(CpuMask, Level)> {
         self.search(below, allowed).map(|(level, found)| (found, level))

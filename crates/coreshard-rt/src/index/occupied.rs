@@ -29,7 +29,7 @@ impl<P: ByteAtomics> Occupied<P> {
         Self { words: std::array::from_fn(|_| P::AtomicU64::new(0)) }
     }
 
-    /// Marks `level`, in which a CPU was counted by a sequentially consistent read-modify-write.
+    /// Marks `level` after a sequentially consistent read-modify-write has counted a CPU in it.
     #[inline]
     pub(super) fn entered(&self, level: usize) {
         let word = &self.words[level / LEVELS_PER_WORD];

@@ -16,7 +16,7 @@ fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()
 }
 
-/// The most mappings that may be added: those of the allocator, and stacks that the C library keeps for later
+/// The most mappings that may be added: mappings of the allocator, and stacks that the C library keeps for later
 /// threads.
 const MAX_ADDED: usize = 80;
 

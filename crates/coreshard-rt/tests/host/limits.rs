@@ -1,4 +1,4 @@
-//! The default CPUs of an executor: those that this process may use.
+//! The default CPUs of an executor: all CPUs that this process may use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

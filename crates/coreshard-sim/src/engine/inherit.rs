@@ -1,5 +1,5 @@
-//! Fixed priorities of running threads, and locks that lend their waiters' priority to the holder: an outline
-//! of Linux's FUTEX_LOCK_PI.
+//! Fixed priorities of running threads, and locks that lend their waiters' priority to the holder: an outline of
+//! FUTEX_LOCK_PI in Linux.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,8 +21,8 @@ fn change_priority(sim: &mut SimState, thread: usize, priority: u8) {
     sim.sched.set_priority(&mut sim.hw, thread, priority, is_runnable);
 }
 
-/// Gives a thread the highest of its own priority and those of the threads that wait for it, and propagates
-/// it along the locks that it waits for itself.
+/// Gives a thread the highest of its own priority and the priorities of its waiters, and propagates it along the locks
+/// that it waits for itself.
 fn settle(sim: &mut SimState, mut thread: usize) {
     // A chain is at most as long as there are threads; a cycle is a deadlock.
     for _ in 0..sim.threads.len() {

@@ -1,4 +1,4 @@
-//! Priority inheritance: which threads wait for which lock, and which priorities are lent.
+//! Priority inheritance: the waiters of each lock, and the lent priorities.
 
 use std::collections::BTreeMap;
 

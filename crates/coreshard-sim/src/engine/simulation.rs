@@ -44,7 +44,7 @@ impl<R> Run<R> {
     /// Maps the value after the simulation has ended.
     ///
     /// While any allocation remains in a simulation's memory, all of its addresses stay reserved, and at most
-    /// 256 simulations can have some. Copy values to keep those of many simulations.
+    /// 256 simulations can have some. Copy values to keep the results of many simulations.
     ///
     /// ```
     /// use coreshard_sim::{Machine, Simulation};
@@ -130,8 +130,8 @@ setters! {
     turn_limit: u64;
     /// Sets the virtual time to wait for sleeping threads after the program has returned, such as one that
     /// checks periodically whether it is still needed. Their memory is then released. If they are abandoned
-    /// instead, the simulation's addresses stay reserved, of which a process has some hundreds. This time
-    /// does not count as the program's. Default: zero.
+    /// instead, the simulation's range of addresses stays reserved, and a process has only some hundreds of them. This
+    /// time does not count as the program's. Default: zero.
     settle: Duration;
     /// Sets whether each access costs the same, wherever the data is and whichever CPU used it. The run then
     /// does not depend on addresses, so it is reproducible without [`SimAlloc`](crate::SimAlloc). Default:

@@ -333,7 +333,7 @@ impl SimState {
         spins
     }
 
-    /// Returns true if storing `value` releases a lock for which threads spin in a queue. The word must then
+    /// Returns true if storing `value` releases a lock that threads spin for in a queue. The word must then
     /// stay unchanged: the following wake-up hands the lock to the first of them. A wake-up without such a
     /// store hands nothing over.
     #[inline]
@@ -492,7 +492,7 @@ impl SimState {
         }
     }
 
-    /// Hands out a line for which CPUs wait. Ends the current event.
+    /// Hands out a line that CPUs wait for. Ends the current event.
     pub(super) fn hand_out_line(&mut self, slot: usize, time: Ps) {
         if let Some((cpu, outcome)) = self.hw.hand_out_line(slot, time)
             && let Some(thread) = self.sched.current(cpu)

@@ -24,7 +24,7 @@ pub(super) enum Wait {
     Futex { place: Place, address: usize, expected: u32 },
     /// Becoming runnable, after a wake-up.
     Woken,
-    /// Its turn at a lock, for which its CPU spins.
+    /// Its turn at a lock that its CPU spins for.
     LockQueue { place: Place, free: u32 },
     /// A moment in time.
     Sleep,

@@ -68,7 +68,7 @@ fn distances(costs: &Costs, given: impl Fn(&str) -> bool) -> Option<Contradictio
     ];
     let farther = "a greater distance cannot cost less";
     let [smt, llc, package, remote] = latencies;
-    // Pairs in which the first must not be less than the second, and why. A package's own LLCs may be as far
+    // Pairs whose first cost must not be less than the second, with the reason. A package's own LLCs may be as far
     // apart as two packages.
     let pairs = [
         (("atomic", costs.atomic), hit, "it loads and stores the same line"),

@@ -33,7 +33,7 @@ macro_rules! costs {
             pub(crate) variation: Option<Variation>,
         }
 
-        /// Each key of a file's `[costs]`, when it is required, and its field.
+        /// Each key of `[costs]` in a file, when it is required, and its field.
         pub(super) const KEYS: &[(&str, Need, fn(&mut Costs) -> &mut Ps)] =
             &[$((stringify!($field), Need::$need, |costs| &mut costs.$field)),+];
     };
@@ -155,7 +155,7 @@ pub(crate) struct SchedulerCosts {
     pub(crate) interrupt_to_host: Ps,
 }
 
-/// The percentiles for which a [`Variation`] has a number each.
+/// The percentiles of the numbers in a [`Variation`].
 pub(crate) const VARIATION_AT_PERCENT: [u64; 6] = [5, 25, 50, 75, 95, 99];
 
 /// The variation of a CPU's costs: factors in thousandths, at each of [`VARIATION_AT_PERCENT`].
@@ -184,7 +184,7 @@ pub(crate) struct IdleState {
 
 impl Costs {
     /// Returns the scheduler's cost of finding that no other thread wants the CPU. On a Xeon (family 6, model
-    /// 207), a `sched_yield` takes 215 ns, of which 72 exceed the system call, and a switch takes 373.
+    /// 207), a `sched_yield` takes 215 ns, 72 ns more than the system call alone, and a switch takes 373.
     pub(crate) const fn look_for_others(&self) -> Ps {
         self.context_switch / 5
     }

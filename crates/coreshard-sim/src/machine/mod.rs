@@ -59,7 +59,7 @@ impl Machine {
         Self::from_toml("pocket", POCKET).expect("its file is valid")
     }
 
-    /// Returns a machine with unknown costs, for which those of [`pocket`](Self::pocket) are used.
+    /// Returns a machine with unknown costs. It uses the costs of [`pocket`](Self::pocket).
     ///
     /// # Errors
     /// If it has more CPUs than can be simulated.

@@ -107,7 +107,7 @@ impl Arbiter {
         self.by_line.contains_key(&line)
     }
 
-    /// Adds a waiting CPU. If it is the line's first, returns its slot, for which an event must be scheduled.
+    /// Adds a waiting CPU. If it is the line's first, returns its slot, and the caller must schedule an event for it.
     pub(super) fn push(&mut self, line: Place, request: Request) -> Option<usize> {
         if let Some(slot) = self.by_line.get(&line) {
             self.slots[*slot].requests.push(request);

@@ -82,7 +82,7 @@ impl LineEntry<'_> {
         }
     }
 
-    /// Returns true if another CPU of its core has it. `siblings` are those of each CPU, or empty.
+    /// Returns true if another CPU of its core has it. `siblings` lists the siblings of each CPU, or is empty.
     #[inline]
     pub(super) fn is_at_sibling(&self, siblings: &[Box<[usize]>], cpu: usize) -> bool {
         siblings.get(cpu).is_some_and(|others| others.iter().any(|other| self.is_at(*other)))
@@ -93,7 +93,7 @@ impl LineEntry<'_> {
         self.sharers
     }
 
-    /// Makes the CPU share it with those that had it.
+    /// Makes the CPU share it with the CPUs that had it.
     pub(super) fn share_with(&mut self, cpu: usize) {
         if self.line.state == LineState::Exclusive {
             let owner = usize::from(self.line.owner);
@@ -216,7 +216,7 @@ impl Lines {
         count - 1
     }
 
-    /// Resets pages, of which no cache has a line, optionally placing them on a node.
+    /// Resets pages that are in no cache, optionally placing them on a node.
     pub(super) fn renew(&mut self, start: Place, bytes: usize, node: Option<u16>) {
         for line in (0..bytes).step_by(self.line_bytes()) {
             let entry = self.entry(Place(start.0 + line as u64));

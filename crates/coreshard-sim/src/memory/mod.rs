@@ -118,7 +118,7 @@ pub(crate) struct Memory {
     misses_at_once: usize,
     /// Whether each core has a prefetcher of pairs.
     has_pairs: bool,
-    /// A taken line for which a prefetcher is the first waiter: when it becomes free, and its slot in the
+    /// A taken line whose first waiter is a prefetcher: when it becomes free, and its slot in the
     /// arbiter.
     prefetch: Option<(Ps, usize)>,
 }
@@ -183,8 +183,7 @@ impl Memory {
         self.arbiter.is_some()
     }
 
-    /// Returns the time of a transfer: a published latency contains the time for which the owner keeps a
-    /// line.
+    /// Returns the time of a transfer: a published latency includes the time that the owner keeps a line.
     fn transfer(&self, latency: Ps) -> Ps {
         // The part of the request that was already in transit.
         let early = self.arbitration.request.min(self.waited);

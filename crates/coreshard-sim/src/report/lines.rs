@@ -73,7 +73,7 @@ const CHUNK_BYTES: u64 = 64;
 /// The accesses of each address from each place in the source.
 #[derive(Default)]
 pub(super) struct LineCounts {
-    /// The number of the machine's CPUs.
+    /// The number of CPUs in the machine.
     cpus: usize,
     /// By chunk.
     rows: HashMap<u64, Vec<Row>>,

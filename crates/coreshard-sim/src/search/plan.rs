@@ -15,7 +15,7 @@ pub struct Plan {
     pub seed: u64,
     /// The cost profile.
     pub profile: Profile,
-    /// The order in which CPUs continue, and the injected faults.
+    /// The choice of the next CPU, and the injected faults.
     pub faults: Faults,
 }
 
@@ -26,7 +26,7 @@ impl Plan {
     /// a rate between rare and frequent.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
-        // A sequence different from those of the run itself.
+        // This sequence must differ from the run's own.
         let mut random = Random::new(mix(seed ^ 0x5EA2_C400_0000_0000));
         let rate = |random: &mut Random, most: u64| {
             let rate = most >> random.below(6);

@@ -1,10 +1,9 @@
 //! A range of addresses for one simulation.
 //!
-//! All arenas lie in one window of the address space, each at a multiple of its size. So a comparison and a
-//! shift tell whether an address is in an arena, and in which. A block can therefore be freed after its
-//! simulation has ended, and from another thread. An arena's addresses are reserved without memory behind
-//! them, and released when its simulation has ended and its last block was freed. A leak keeps its arena's
-//! addresses and the touched pages.
+//! All arenas lie in one window of the address space, each at a multiple of its size. So a comparison and a shift find
+//! the arena of an address, if it is in one. A block can therefore be freed after its simulation has ended, and from
+//! another thread. An arena's addresses are reserved without memory behind them, and released when its simulation has
+//! ended and its last block was freed. A leak keeps its arena's addresses and the touched pages.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;

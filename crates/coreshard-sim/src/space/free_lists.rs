@@ -1,6 +1,6 @@
 //! The size classes of an arena, and its freed blocks.
 //!
-//! Sizes are those of the common C library: eight bytes of bookkeeping, rounded up to 16. Small objects
+//! Sizes are as in the common C library: eight bytes of bookkeeping, rounded up to 16. Small objects
 //! therefore lie as close together, and share lines as often, as on the real machine.
 
 use std::alloc::Layout;

@@ -83,7 +83,7 @@ fn ticks_send_a_resting_cpu_for_who_waits() {
     assert!(after < 10 * TICK_MS * 1_000_000, "{after} ns");
 }
 
-/// The CPU's own thread computes for 30 ms without a pause in which the simulation could have had its tick.
+/// The CPU's own thread computes for 30 ms without a pause for the simulation's tick.
 #[test]
 fn ticks_come_while_a_thread_computes_without_a_pause() {
     let machine = TWO_SOCKETS.replace("slice = { ns = 3000000", "slice = { ns = 4000000");

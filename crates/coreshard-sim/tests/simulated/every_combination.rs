@@ -33,7 +33,7 @@ fn every_preset_ends_under_either_profile_at_night() {
     }
 }
 
-/// A case in which the kernel's profile once preempted a thread that held a pool's lock.
+/// In this case the kernel's profile once preempted a thread that held a pool's lock.
 #[test]
 fn more_producers_than_a_shard_has_cpus_end_in_a_kernel() {
     let machine = Machine::named("grace").unwrap();

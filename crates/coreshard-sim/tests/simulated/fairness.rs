@@ -11,7 +11,7 @@ mod hogs;
 const VICTIMS: usize = 40;
 
 /// Fails if stand-ins steal forked jobs, if a pool gets no stand-in while another has one, or if items of a
-/// queue without running items wait behind those of the hogs' queue.
+/// queue without running items wait behind items of the hogs' queue.
 #[test]
 fn items_begin_soon_beside_hogs_of_each_kind() {
     let machine = Machine::from_toml("16 vCPUs", machines::XEON_16_VCPU).unwrap();

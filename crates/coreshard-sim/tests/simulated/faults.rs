@@ -21,7 +21,7 @@ const FAULTS: Faults = Faults {
     ..Faults::NONE
 };
 
-/// Queues items from four producers, some of which queue another one. Returns how often each ran.
+/// Queues items from four producers. Some items queue another one. Returns how often each ran.
 fn run_items(machine: &Machine, scope: Scope, intake: Intake, wake: Wake) -> Vec<u32> {
     let runtime = Runtime::<Sim>::builder(machine.topology().clone())
         .idle_timeout(Duration::from_micros(300))
@@ -108,7 +108,7 @@ fn a_thread_that_cannot_be_started_is_an_error_with_its_name() {
     assert!(run.unwrap().value.contains("\"lost\""));
 }
 
-/// Two threads alternate on two CPUs, one of which goes offline occasionally.
+/// Two threads alternate on two CPUs. One of the CPUs occasionally goes offline.
 fn hand_over(times: u32) -> (u32, u32) {
     let words = Arc::new((Parker::<Sim>::new(), Parker::<Sim>::new()));
     let away = Arc::new(AtomicU32::new(0));

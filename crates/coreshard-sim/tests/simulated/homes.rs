@@ -13,7 +13,7 @@ use crate::programs::pinned;
 
 const PRODUCER: CpuId = CpuId(0);
 const ITEMS: u64 = 400;
-/// The time in which the worker falls asleep.
+/// The time until the worker falls asleep.
 const SILENCE: Duration = Duration::from_micros(50);
 
 /// Queues items, one after the other, on a pool of the CPU that the producer occupies when it wakes the

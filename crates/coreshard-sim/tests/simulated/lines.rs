@@ -128,7 +128,7 @@ fn a_field_of_a_field_is_named_by_its_way_and_memory_in_new_use_by_its_new_name(
         let hosts: Arc<[Host]> = (0..2).map(|id| Host { id, device: device() }).collect();
         Sim::describe(&raw const hosts[0]);
         Sim::describe(&raw const hosts[0].device);
-        // The second one was something else before, of which no trace remains.
+        // The second one held another object before, and no trace of that remains.
         Sim::describe(&raw const hosts[1].device);
         Sim::describe(&raw const hosts[1]);
         for host in 0..2 {

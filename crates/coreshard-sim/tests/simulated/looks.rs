@@ -21,7 +21,7 @@ fn words(count: usize) -> Arc<[Word]> {
     (0..count).map(|_| Padded::new(<Sim as Platform>::AtomicU32::new(0))).collect()
 }
 
-/// Makes one check after the other, each of which is simulated.
+/// Makes simulated checks, one after another.
 fn look(looks: u32, mut done: impl FnMut() -> bool) -> bool {
     (0..looks).any(|_| {
         Sim::spin_hint();
@@ -124,7 +124,7 @@ fn a_turn_that_does_more_than_look_is_made_each_time() {
     }
 }
 
-/// Time in which its CPU runs another thread does not count as checking.
+/// Time that its CPU spends on another thread does not count as checking.
 #[test]
 fn who_is_preempted_while_it_watches_looks_as_often() {
     let machine = Machine::from_toml("skylake", SKYLAKE).unwrap();

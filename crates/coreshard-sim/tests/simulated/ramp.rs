@@ -1,4 +1,4 @@
-//! How soon many workers run if there is enough work, after a silence in which all of them fell asleep.
+//! How soon many workers run if there is enough work, after all of them fell asleep.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -37,7 +37,7 @@ fn runs<R>(faults: Faults, seeds: u64, program: impl Fn() -> R) -> Vec<R> {
     (0..seeds).map(|seed| run(seed).expect("it ends").value).collect()
 }
 
-/// Two threads, each of which stores to its own word and then reads the other's: the litmus test SB.
+/// Two threads that each store to their own word and then read the other's: the litmus test SB.
 fn store_then_look(order: Ordering) -> [u32; 2] {
     let words = Arc::new([word(), word(), word(), word()]);
     let threads = [0, 1].map(|own| {
@@ -233,7 +233,7 @@ impl<S: Sleep> Subject for Counting<S> {
     }
 }
 
-/// A plan of the search in which all threads start.
+/// A plan of the search without failing thread starts.
 fn plan(seed: u64) -> Plan {
     let mut plan = Plan::of_seed(seed);
     plan.faults.failed_spawns_per_million = 0;

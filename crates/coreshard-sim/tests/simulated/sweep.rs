@@ -28,7 +28,7 @@ impl Subject for Judged {
     }
 }
 
-/// Runs a scenario in which these calls fail. Returns whether any did.
+/// Runs a scenario and lets these calls fail. Returns whether any did.
 fn step(
     machine: &Machine,
     scenario: Scenario,

@@ -488,7 +488,8 @@ proptest! {
     }
 }
 
-/// `fast` performance cores with two CPUs each, then `thrifty` efficiency cores with an L2 cache for each four, behind one L3.
+/// `fast` performance cores with two CPUs each, then `thrifty` efficiency cores with an L2 cache for each four, behind
+/// one L3.
 fn hybrid(fast: u32, thrifty: u32, has_clusters: bool) -> Topology {
     let recording = Recording::new();
     let cpus = 2 * fast + thrifty;
@@ -519,7 +520,7 @@ fn a_shard_has_cores_of_one_kind_and_whole_clusters() {
             (4, 8, &["0-7", "8-15"][..]),
             (6, 8, &["0-11", "12-19"]),
             (2, 8, &["0-3", "4-11"]),
-            // 12 cores make two shards, neither of which can have six.
+            // 12 cores make two shards, which cannot have six each.
             (8, 12, &["0-15", "16-23", "24-27"]),
             (8, 16, &["0-15", "16-23", "24-31"]),
         ] {

@@ -49,7 +49,7 @@ struct Connection {
 enum Stage {
     /// Reads the request, received so far.
     Reading(Vec<u8>),
-    /// Writes the answer, of which `sent` bytes are sent. After a rejection, the rest of the request must be read:
+    /// Writes the answer. `sent` bytes of it are already sent. After a rejection, the rest of the request must be read:
     /// otherwise closing the socket resets the connection, and the client may lose the answer.
     Writing { answer: Vec<u8>, sent: usize, is_refusal: bool },
     /// Discards the rest of the request, up to this many bytes.

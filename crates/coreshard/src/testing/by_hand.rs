@@ -98,8 +98,8 @@ fn tell_of_panics() {
 }
 
 impl Hand {
-    /// Runs one queued item, the first that a worker has reached. An item that waits for others runs as far as it can
-    /// without them, or with those that it runs while it waits. Returns false if there is none.
+    /// Runs one queued item, the first that a worker has reached. An item that waits for others runs until it needs one
+    /// that it cannot run itself while it waits. Returns false if there is none.
     ///
     /// # Panics
     /// Inside an item, as all methods except [`queued`](Self::queued) and [`now`](Self::now). If the item panicked and
@@ -111,7 +111,7 @@ impl Hand {
         ran
     }
 
-    /// Runs items, including those that they queue, until none can run. Returns how many started.
+    /// Runs items, including the items that they queue, until none can run. Returns how many started.
     ///
     /// # Panics
     /// As [`tick`](Self::tick).
@@ -132,7 +132,7 @@ impl Hand {
         let (now, longest) = (self.now(), LONGEST);
         assert!(
             now.saturating_add(duration) <= longest,
-            "invalid duration {duration:?}: expected at most {longest:?} in total, of which {now:?} have passed"
+            "invalid duration {duration:?}: expected at most {longest:?} in total, and {now:?} have passed"
         );
         let ran = Sim::let_run(u64::MAX, duration);
         tell_of_panics();

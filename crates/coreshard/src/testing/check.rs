@@ -180,7 +180,7 @@ impl Check {
         self
     }
 
-    /// Allows runs in which an item panicked without a handle or handler to report it. Default: no.
+    /// Allows item panics that no handle or handler reports. Default: no.
     pub fn allow_unheard_panics(mut self, allow: bool) -> Self {
         self.allows_panics = allow;
         self

@@ -14,7 +14,7 @@
 //! | test all orders of events | [`check`](check()): many runs on a simulated machine, each with a schedule drawn from
 //! its seed, optionally with faults |
 //!
-//! In tests a program uses the queues of [`simulated`] instead of those of the crate's root, with one `use` under
+//! In tests a program uses the queues of [`simulated`] instead of the queues in the crate's root, with one `use` under
 //! `cfg(test)`. [`simulated`] has all names of the root, for a [machine](TestMachine) that is simulated inside such a
 //! test and real elsewhere. The code of the pools is the same. [`runtime`](simulated::runtime()),
 //! [`workqueue`](simulated::workqueue()), [`timeout`](simulated::timeout()) and [`join`](simulated::join()) use a
@@ -74,7 +74,7 @@ pub use check::{Check, Checked, Preemption, check};
 pub use coreshard_sim::{Machine, MachineError, Schedule};
 pub use fault::Fault;
 
-// For this crate's own tests, in which this module hides the crate of that name.
+// For this crate's own tests: this module hides the crate of that name.
 #[cfg(test)]
 pub(crate) use ::testing::watch;
 

@@ -4,8 +4,8 @@
 //! [`by_hand`](super::by_hand()) or [`check`](super::check()), they use a simulated machine and a runtime of the test.
 //! Other code uses this machine and a runtime of this process. The code of the pools is the same in each case.
 //!
-//! The types differ from those of the root: a [`simulated::Workqueue`](Workqueue) is a `Workqueue<TestMachine>`, and
-//! [`coreshard::Workqueue`](crate::Workqueue) is a `Workqueue<Host>`, so the compiler rejects a program that mixes
+//! The types differ from the types in the root: a [`simulated::Workqueue`](Workqueue) is a `Workqueue<TestMachine>`,
+//! and [`coreshard::Workqueue`](crate::Workqueue) is a `Workqueue<Host>`, so the compiler rejects a program that mixes
 //! them. [`block`], [`rt`] and [`insight`] always use this machine.
 //!
 //! ```
@@ -33,7 +33,7 @@ use crate::join::join_on;
 use crate::join_all::{each, join_all_on};
 use crate::own_process::Machine;
 
-// These names hide those of the root.
+// These names hide the names in the root.
 #[doc(no_inline)]
 pub use crate::*;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// A page of the cookbook: its name, the words by which the documentation's search finds it, and its text.
+/// A page of the cookbook: its name, its search aliases in the documentation, and its text.
 struct Recipe {
     name: &'static str,
     aliases: &'static str,

@@ -12,7 +12,7 @@ use crate::programs::{AskError, Cache, Server, ask, longest, pipeline};
 /// Each kind of switching. With the latter, locks of the standard library must not be used.
 const SWITCHING: [Preemption; 2] = [Preemption::AtWaits, Preemption::Anywhere];
 
-/// A queue whose items queue others, and a count of those that ran.
+/// A queue whose items queue other items, and a count of the items that ran.
 fn tree(items: u32) {
     let queue = simulated::workqueue().unwrap().name("tree").build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));

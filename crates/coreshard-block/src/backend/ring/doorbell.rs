@@ -145,8 +145,8 @@ impl<P: Platform> fmt::Debug for Doorbell<P> {
     }
 }
 
-/// Puts a completion with this number into the ring `fd`. Works from any thread, without a ring of its own
-/// (Linux 6.13, io_uring/msg_ring.c).
+/// Puts a completion with this number into the ring `fd`. Works from any thread, which needs no ring (Linux 6.13,
+/// io_uring/msg_ring.c).
 ///
 /// # Errors
 /// If the kernel cannot do this or refuses.

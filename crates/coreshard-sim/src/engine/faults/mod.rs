@@ -11,7 +11,7 @@ pub use failing::{Call, Failing, Lasts, ParseFailingError};
 pub(super) use injector::{FaultInjector, refusal};
 pub use numbered::CallCounts;
 
-/// The order in which CPUs continue.
+/// How the next CPU to continue is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
     /// Determined by the machine's costs.
@@ -35,7 +35,7 @@ pub enum Schedule {
 pub struct FailedStarts {
     /// The most further starts that fail in a row.
     pub at_most: u32,
-    /// The longest time for which all starts fail.
+    /// The maximum time during which all starts fail.
     pub longest: Duration,
     /// The longest time until a start fails: the kernel first searches for memory.
     pub longest_try: Duration,
@@ -46,7 +46,7 @@ pub struct FailedStarts {
 /// The seed decides which of them fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The order in which CPUs continue.
+    /// How the next CPU to continue is chosen.
     pub schedule: Schedule,
     /// A CPU stalls at its turn, as if a hypervisor had taken it away. So any thread may be overtaken between
     /// any two accesses.
@@ -76,7 +76,7 @@ pub struct Faults {
     /// The average time until a CPU goes offline; zero means never. Its threads move to the other CPUs that
     /// they may use, or to any if there is none, as on Linux. One CPU stays online.
     pub offline_every: Duration,
-    /// The longest time for which a CPU is offline.
+    /// The maximum time that a CPU is offline.
     pub longest_offline: Duration,
     /// The clock that the program reads jumps ahead when it is read; timers do not.
     pub clock_jumps_per_million: u32,

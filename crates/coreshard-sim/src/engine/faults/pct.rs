@@ -7,7 +7,7 @@ use crate::random::Random;
 /// How long a thread is held back before it is checked again: the shortest separation of two threads, in
 /// virtual time.
 const HELD_AT_ONCE: Ps = 1_000 * NS;
-/// The longest time for which a thread is held back without a turn, so that other threads do not wait for it
+/// The maximum time that a thread is held back without a turn, so that other threads do not wait for it
 /// forever.
 const HELD_LONGEST: Ps = 300_000 * NS;
 
@@ -57,7 +57,7 @@ impl Pct {
         let priorities = &mut self.priorities;
         let mut priority = |thread: usize| {
             while priorities.len() <= thread {
-                // Above those that have fallen.
+                // Above the lowered priorities.
                 priorities.push(random.next() | 1 << 63);
             }
             priorities[thread]

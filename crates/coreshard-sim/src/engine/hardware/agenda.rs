@@ -21,7 +21,7 @@ pub(crate) enum Event {
     Offline,
     /// A CPU comes back online.
     Online(usize),
-    /// A line for which CPUs wait is free: the arbiter's slot.
+    /// A line that CPUs wait for is free: the arbiter's slot.
     Line(usize),
     /// The tick of a CPU on which threads wait, whatever it computes.
     Tick(usize),
@@ -68,7 +68,7 @@ pub(crate) struct Agenda {
     turns: Vec<Turn>,
     /// CPUs that run, are about to, or wait for a line. While there are none, only timers are left.
     busy: usize,
-    /// Events that are not part of the program. If there are no others, the program is deadlocked.
+    /// Events that are not part of the program. If only these are left, the program is deadlocked.
     background: usize,
     horizon: Ps,
     /// Threads are switched only at waits, so nothing shortens a turn.

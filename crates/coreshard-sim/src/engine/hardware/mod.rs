@@ -3,9 +3,9 @@
 //!
 //! On machines whose file models contended lines, a thread that finds a line taken is suspended, and its CPU
 //! waits, as for a lock that is handed over. When the line is free, the memory's arbiter chooses the next
-//! CPU. That CPU continues when it has the line, and only then is the value read or written. So the accesses
-//! to a line happen in the order in which it changes hands. If a fault delays a CPU, others may have had the
-//! line meanwhile; its access is still atomic.
+//! CPU. That CPU continues when it has the line, and only then is the value read or written. So the accesses to a line
+//! happen in the order of its owners. If a fault delays a CPU, others may have had the line meanwhile; its access is
+//! still atomic.
 
 mod agenda;
 mod noise;
@@ -229,7 +229,7 @@ impl Hardware {
         true
     }
 
-    /// Hands out a line for which CPUs wait. Returns the CPU that gets it, and the result of its access.
+    /// Hands out a line that CPUs wait for. Returns the CPU that gets it, and the result of its access.
     pub(crate) fn hand_out_line(&mut self, slot: usize, time: Ps) -> Option<(usize, Outcome)> {
         let line = self.memory.contended_line(slot);
         let (served, free) = self.memory.hand_out(slot, time);

@@ -10,8 +10,7 @@
 //! is sent an interrupt, unless it polls, and leaves its idle state before it switches.
 //!
 //! A CPU that goes offline preempts its thread as soon as that is permitted, and its run queue moves to other
-//! CPUs. A thread whose CPUs are all offline may run on any CPU until one of its own is back. One CPU stays
-//! online.
+//! CPUs. A thread whose CPUs are all offline may run on any CPU until one of them is back. One CPU stays online.
 
 mod balance;
 mod run_queue;
@@ -61,7 +60,7 @@ struct Cpu {
     balances_in_vain: u32,
     /// Whether an event for its next tick is scheduled.
     tick_is_expected: bool,
-    /// The CPUs of its LLC; then those of its node.
+    /// The CPUs of its LLC, and the CPUs of its node.
     llc: CpuMask,
     node: CpuMask,
 }
@@ -87,7 +86,7 @@ pub(crate) struct Scheduler {
     all: CpuMask,
     idle: CpuMask,
     offline: CpuMask,
-    /// CPUs for which fair threads wait.
+    /// CPUs that fair threads wait for.
     crowded: CpuMask,
     /// Threads in run queues.
     queued: usize,
@@ -370,7 +369,7 @@ impl Scheduler {
         self.line_up(thread, target);
     }
 
-    /// Lets a thread wait for a CPU in whose contest it is.
+    /// Adds a thread to the queue of a CPU that it competes for.
     fn line_up(&mut self, thread: usize, target: usize) {
         self.queued += 1;
         self.cpus[target].queue.line_up(&self.tasks, thread);
@@ -536,7 +535,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the online CPUs among those that a thread requested; all online CPUs if there is none.
+    /// Returns the online CPUs that a thread requested, or all online CPUs if none of these is online.
     fn online_of(&self, asked: &CpuMask) -> CpuMask {
         let own = asked.without(&self.offline);
         if own.len() > 0 { own } else { self.all.without(&self.offline) }

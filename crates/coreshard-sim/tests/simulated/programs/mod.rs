@@ -72,9 +72,8 @@ fn ping_pong_total_ns(one: CpuId, other: CpuId, rounds: u64) -> u64 {
     took.load(Relaxed)
 }
 
-/// The data that contending threads share. The programs are those of the published measurements
-/// (github.com/travisdowns/concurrency-hierarchy-bench, and folly's benchmarks of small locks and of its
-/// shared mutex), reimplemented.
+/// The data that contending threads share. The programs reimplement the published measurements
+/// (github.com/travisdowns/concurrency-hierarchy-bench, and folly's benchmarks of small locks and of its shared mutex).
 pub(crate) struct Shared {
     pub(crate) line: Line,
     pub(crate) count: Line,

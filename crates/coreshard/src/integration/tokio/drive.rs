@@ -62,7 +62,7 @@ pub fn drive(runtime: Runtime) -> Result<Hooks, HasThreads> {
     })))
 }
 
-/// A runtime passed to [`drive`] has threads of its own.
+/// A runtime passed to [`drive`] already has threads.
 pub struct HasThreads {
     runtime: Runtime,
 }

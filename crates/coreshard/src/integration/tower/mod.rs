@@ -36,7 +36,7 @@
 //!
 //! A queue with a [`capacity`](crate::Builder::capacity) is full when this many items wait to start. Then
 //!
-//! - a service that **waits** (the default) is not ready. `poll_ready` is pending and joins the line of the queue's
+//! - a service that **waits** (the default) is not ready. `poll_ready` is pending and joins the queue's waiting
 //!   producers. Ready means *reserved*: the room belongs to this clone ([`Reservation`](crate::Reservation)), and its
 //!   next `call` never finds the queue full. A clone that is ready and not called keeps that room from others. Poll for
 //!   readiness only when there is a request, as `tower::ServiceExt::oneshot`, axum and hyper-util do. Dropping the
