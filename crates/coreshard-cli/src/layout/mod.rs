@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
 
-    /// Length of a cache line in bytes; ignored with --machine
+    /// Length of a cache line in bytes; with --replay, the length on --machine is used
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = line_bytes, conflicts_with = "replay")]
     line_bytes: u64,
 

@@ -752,7 +752,7 @@ fn a_layout_keeps_what_is_pinned_and_what_is_last() {
     assert_eq!(done.status.code(), Some(2));
     let told = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(
-        told.contains("a field \"nothing\"; there are: magic, taken, given, as, text"),
+        told.contains("a field \"nothing\": expected one of magic, taken, given, as, text"),
         "{told}"
     );
 
