@@ -62,7 +62,7 @@ int main(int argc, char** argv) try {
     std::printf("%s is %s\n", here.path.c_str(), before.path.c_str());
     wasted += here.size;
   }
-  std::printf("%zu files; %ju bytes are duplicates\n", files.size(), wasted);
+  std::printf("%zu files; %ju bytes are there more than once\n", files.size(), wasted);
 } catch (const std::exception& error) {  // also exceptions on a worker, which are rethrown to the waiting caller
   std::fprintf(stderr, "duplicates: %s\n", error.what());
   return 1;

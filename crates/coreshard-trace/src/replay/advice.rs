@@ -307,7 +307,7 @@ fn differ(mut threads: impl Iterator<Item = u32>) -> bool {
 
 /// Returns the advice for an object from the advice for its lines, each with the lines' weight and the time lost on them.
 ///
-/// [`Advice::HandOver`] must lead in both. Otherwise the lines of a queue's items could outweigh those of its indices when the
+/// [`Advice::HandOver`] must lead in both. Otherwise the lines of a queue's items could outweigh the lines of its indices when the
 /// threads hardly overlap.
 pub(super) fn of_lines(lines: &BTreeMap<Advice, (f64, u64)>) -> Advice {
     let by_time = lines.iter().max_by_key(|(_, (_, lost_ps))| *lost_ps);

@@ -2,7 +2,7 @@
 //!
 //! A recording holds one schedule, and a replay another. How often each thread found the line elsewhere depends on them: two
 //! threads that alternate lose it at every turn, and two that take turns of 64 rarely. The counts here do not depend on the
-//! schedule: they say how often accesses would conflict if those of concurrent threads were mixed at random.
+//! schedule: they estimate how often accesses would conflict if concurrent threads' accesses were mixed at random.
 
 use std::collections::HashMap;
 
@@ -126,7 +126,7 @@ impl Uses {
 /// Returns the expected conflicts of each word, given by its counts and the number of its element.
 ///
 /// A read conflicts with the write of another thread before it, and a write with any use by another thread before it. Of a
-/// thread's reads, as many can conflict as there are writes by others: reads beyond them, such as those of a thread that spins,
+/// thread's reads, as many can conflict as there are writes by others: reads beyond them, such as the reads of a spinning thread,
 /// find the line.
 pub(super) fn conflicts(words: &[(&[Count], usize)], lives: &Lives) -> Vec<Conflicts> {
     let counts: Vec<&[Count]> = words.iter().map(|(counts, _)| *counts).collect();

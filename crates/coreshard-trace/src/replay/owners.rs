@@ -130,7 +130,7 @@ mod tests {
         let tenancy = Tenancy::of(&its);
         assert_eq!(its.at(0x1008, 15, &tenancy, &mut NOBODY.clone()), 0);
         assert_eq!(its.at(0x1008, 35, &tenancy, &mut NOBODY.clone()), 1);
-        assert_eq!(its.at(0x1008, 35, &tenancy, &mut 0), 1, "what it was before does not matter");
+        assert_eq!(its.at(0x1008, 35, &tenancy, &mut 0), 1, "the earlier piece does not matter");
         assert_eq!(its.at(0x1030, 35, &tenancy, &mut NOBODY.clone()), NOBODY);
     }
 

@@ -363,6 +363,6 @@ mod tests {
         let mut lately = NONE;
         assert_eq!(slots.slot(&its, 0x1040, 15, &mut lately), 0);
         assert_eq!(slots.slot(&its, 0x1040, 35, &mut lately), 1);
-        assert_eq!(slots.slot(&its, 0x1080, 35, &mut lately), 0, "another piece's end is there");
+        assert_eq!(slots.slot(&its, 0x1080, 35, &mut lately), 0, "another piece ends there");
     }
 }
