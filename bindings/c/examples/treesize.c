@@ -1,6 +1,5 @@
 /*
- * Computes the number of bytes below a directory. Each directory is a work, which queues the directories in it and frees
- * itself.
+ * Counts the bytes below a directory. Each directory is a work, which queues the directories in it and frees itself.
  *
  *     cc -O2 treesize.c $(pkg-config --cflags --libs coreshard) -o treesize && ./treesize /usr
  */
