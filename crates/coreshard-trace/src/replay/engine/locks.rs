@@ -28,7 +28,8 @@ pub(crate) struct LockWaits {
 pub(super) struct Locks(HashMap<u64, Lock>);
 
 impl Locks {
-    /// Whether a thread acquires a lock. If not, it waits from now on. `is_woken` is set if it was woken for the lock.
+    /// Acquires a lock for a thread, or lets the thread wait for it. Returns whether the thread has the lock. `is_woken`
+    /// is set if it was woken for the lock.
     pub(super) fn acquire(
         &mut self,
         lock: u64,
