@@ -47,11 +47,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION")]
     kernel: Option<KernelVersion>,
 
-    /// Do not simulate the effect of a scope change or the pools for a program
+    /// Skip the simulations, which check a change of scope and choose the pools for --emit builder
     #[arg(long)]
     no_check: bool,
 
-    /// Items per CPU in these simulations, for each of five seeds [default: 100 to 400, depending on CPUs]
+    /// Items per CPU in the simulations, for each of five seeds [default: 100 to 400, depending on CPUs]
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000>, conflicts_with = "no_check")]
     items: Option<u64>,
 

@@ -79,7 +79,7 @@ job_options! {
     ramp_time: "TIME";
     /// Maximum number of requests per thread and loop
     number_ios: "N";
-    /// Maximum requests per second of each thread: of reads, of writes
+    /// Maximum reads and writes per second of each thread: one number for both, or two
     rate_iops: "N[,N]";
     /// auto, io_uring, psync, threads, null, memory or libaio (an alias of auto) [default: auto]
     ioengine: "ENGINE";

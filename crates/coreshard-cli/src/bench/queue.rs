@@ -28,8 +28,8 @@ const SIMULATED_ITEMS: NonZeroU64 = NonZeroU64::new(300).expect("it is not 0");
 /// The options of `coreshard bench queue`.
 #[derive(Debug, clap::Args)]
 pub(super) struct QueueArgs {
-    /// Producers, each pinned to a CPU; CPUs are shared if there are more producers [default: one per CPU; on a virtual
-    /// machine one per virtual CPU, at most 4 per real one]
+    /// Number of producers, each pinned to a CPU, in turn if there are more producers than CPUs [default: one per CPU
+    /// of the machine; unless simulated, at most 4 per real CPU]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<NonZeroUsize>,
 
@@ -58,8 +58,8 @@ pub(super) struct QueueArgs {
     #[arg(long, value_name = "N", value_parser = many::<NonZeroU64>)]
     outstanding: Option<NonZeroU64>,
 
-    /// Measure on the first 1, 2, 4, ... CPUs with a producer on each, and fit the universal scalability law: a list of
-    /// counts, or auto (powers of two, and all)
+    /// Repeat on each of these numbers of CPUs, with a producer on each CPU, and fit the universal scalability law: a
+    /// list, or auto (powers of two, and all)
     #[arg(long, value_name = "LIST|auto", conflicts_with = "threads")]
     cpus: Option<CpuCounts>,
 

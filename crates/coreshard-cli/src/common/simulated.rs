@@ -19,7 +19,7 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 /// The options of a simulation.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct SimArgs {
-    /// Simulate the machine in virtual time; implied, except in bench queue
+    /// Simulate the machine in virtual time; only bench queue needs this option
     #[arg(long, requires = "machine")]
     pub(crate) sim: bool,
 

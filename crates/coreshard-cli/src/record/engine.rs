@@ -31,9 +31,9 @@ impl Engine {
 /// A language with compiler flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Language {
-    /// For gcc; for clang, add -fno-sanitize-link-runtime
+    /// gcc; with clang, add -fno-sanitize-link-runtime
     C,
-    /// For g++; for clang++, add -fno-sanitize-link-runtime
+    /// g++; with clang++, add -fno-sanitize-link-runtime
     #[value(name = "c++")]
     Cpp,
     /// For RUSTFLAGS of a nightly compiler; add -Zbuild-std to also record the standard library

@@ -87,7 +87,7 @@ const LINES: usize = 10;
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("machine", |machine| machine.required(true)))]
 pub(crate) struct Args {
-    /// The recording
+    /// Recording to replay
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -40,8 +40,8 @@ struct SearchArgs {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Number of seeds; with --kth, per call: a seed selects variants, and from 1 on also the schedule [default: 1000;
-    /// with --kth 2]
+    /// Number of seeds; with --kth, for each failing call (seed 0 keeps the default schedule) [default: 1000; with
+    /// --kth 2]
     #[arg(long, value_name = "N", value_parser = many::<u64>)]
     seeds: Option<u64>,
 

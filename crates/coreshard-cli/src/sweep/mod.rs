@@ -37,7 +37,7 @@ pub(crate) struct Args {
 enum SweepCommand {
     /// Create a study: machines × scopes × shard sizes × wake-ups × intakes × seeds
     Plan(Box<PlanArgs>),
-    /// Run some of a study's runs, except those with results; engines call this
+    /// Execute the given runs of a study that have no results yet; engines call this
     Run(RunArgs),
     /// Show how many runs have results, and which are missing
     Status(StatusArgs),

@@ -16,8 +16,8 @@ const MOST_BYTES: u64 = 64 << 20;
 /// The options that describe the load.
 #[derive(Debug, clap::Args)]
 pub(super) struct LoadArgs {
-    /// Load to choose for: even, lopsided, unknown (smallest loss under the worse of both), or a file written by
-    /// coreshard top --once --json
+    /// Load to optimize for: even (every CPU queues an item and waits for it), lopsided (one CPU queues bursts),
+    /// unknown (good under both), or a file written by coreshard top --once --json
     #[arg(long, value_name = "NAME|FILE", default_value = "unknown")]
     load: String,
 
@@ -25,11 +25,11 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "NAME", requires = "load")]
     queue: Option<String>,
 
-    /// Number of CPUs that queue items and wait for each [default with a file: all CPUs]
+    /// Describe the load: this many CPUs each queue an item and wait for it [default with --load FILE: all CPUs]
     #[arg(long, value_name = "N", value_parser = few)]
     producers: Option<NonZeroUsize>,
 
-    /// Run time of an item, in microseconds [default with a file: the queue's median]
+    /// Describe the load: run time of an item, in microseconds [default with --load FILE: the queue's median]
     #[arg(long, value_name = "US", value_parser = microseconds::<u64, 0>)]
     item_us: Option<u64>,
 }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     load: load::LoadArgs,
 
-    /// Number of simulated seeds; the share that agrees shows confidence [default: 5]
+    /// Number of seeds to simulate; the more of them agree, the surer is the recommendation [default: 5]
     #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
     seeds: Option<u64>,
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = whole::<u64, 1, 1_000_000_000>)]
     items: Option<u64>,
 
-    /// Rounds of all candidates; simulated, multiplies --seeds [default: 5; simulated 1]
+    /// Times to measure each candidate; in simulations, a factor for --seeds [default: 5; simulated 1]
     #[arg(long, value_name = "N", value_parser = whole::<u32, 1, 10_000>)]
     rounds: Option<u32>,
 
