@@ -21,7 +21,7 @@ const MOST_BTF_BYTES: u64 = 1 << 30;
 /// The options of `coreshard layout`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A program or library with debug information; with --btf, TYPE is the first argument
+    /// Program or library with debug information; omit it with --btf or --replay
     #[arg(value_name = "BINARY")]
     binary: Option<String>,
 
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["binary", "btf", "all"], requires = "machine")]
     replay: Option<PathBuf>,
 
-    /// With --replay: do not move this field, which is part of an interface; may be repeated
+    /// With --replay: keep this field at its offset; may be repeated
     #[arg(long = "pin", value_name = "FIELD", requires = "replay")]
     pinned: Vec<String>,
 

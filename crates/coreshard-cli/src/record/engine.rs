@@ -36,7 +36,7 @@ pub(super) enum Language {
     /// g++; with clang++, add -fno-sanitize-link-runtime
     #[value(name = "c++")]
     Cpp,
-    /// For RUSTFLAGS of a nightly compiler; add -Zbuild-std to also record the standard library
+    /// RUSTFLAGS for a nightly compiler; add -Zbuild-std to also record the standard library
     Rust,
 }
 

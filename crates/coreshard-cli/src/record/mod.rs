@@ -35,8 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 
-    /// Print the compiler's and linker's flags for programs that the engine tsan is to record, and build the library
-    /// that they name
+    /// Print the flags that compile and link a program for the engine tsan, and build the library that they name
     #[arg(long, value_enum, value_name = "LANGUAGE", conflicts_with = "program")]
     flags: Option<Language>,
 

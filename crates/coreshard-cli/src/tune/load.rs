@@ -21,7 +21,7 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "unknown")]
     load: String,
 
-    /// With a file: the queue [default: the queue with the most items that measures times]
+    /// With --load FILE: the queue to read [default: of those that measure times, the one with the most items]
     #[arg(long, value_name = "NAME", requires = "load")]
     queue: Option<String>,
 
