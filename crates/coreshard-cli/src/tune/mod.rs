@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     load: load::LoadArgs,
 
-    /// Number of seeds to simulate; the more of them agree, the surer is the recommendation [default: 5]
+    /// Number of seeds to simulate; the output says how many of them agree [default: 5]
     #[arg(long, value_name = "N", requires = "machine", value_parser = whole::<u64, 1, 1_000>)]
     seeds: Option<u64>,
 
