@@ -31,6 +31,15 @@ pub(crate) struct Injectors<P: Platform, T, const LEN: usize> {
 }
 fields!(Injectors<P: Platform, T; const LEN: usize> { sleepers, queues });
 
+/// The sleeper that a producer wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    /// The worker with this index.
+    Worker(usize),
+    /// A worker of another pool, as a guest: a burst has already woken all runners-up.
+    Guest,
+}
+
 /// The sleepers that producers wake.
 struct Sleepers<P: Platform> {
     /// See [`Injectors`].
@@ -128,9 +137,9 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
         self.queues.len()
     }
 
-    /// Adds an item at an injector. Returns the worker that the caller must wake.
+    /// Adds an item at an injector. Returns which sleeper the caller must wake.
     #[inline(always)]
-    pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<usize> {
+    pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<Sleeper> {
         let tells = self.queues[injector].push(value, tag);
         if tells == Tells::Nobody { None } else { self.tell(tells, injector) }
     }
@@ -138,11 +147,13 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// Wakes for an item whose slot was armed.
     #[cold]
     #[inline(never)]
-    fn tell(&self, tells: Tells, injector: usize) -> Option<usize> {
+    fn tell(&self, tells: Tells, injector: usize) -> Option<Sleeper> {
         match tells {
             Tells::Nobody => None,
-            Tells::Designated => self.signal(injector),
-            Tells::RunnerUp => self.take_a_runner_up(),
+            Tells::Designated => self.signal(injector).map(Sleeper::Worker),
+            Tells::RunnerUp => {
+                Some(self.take_a_runner_up().map_or(Sleeper::Guest, Sleeper::Worker))
+            }
         }
     }
 

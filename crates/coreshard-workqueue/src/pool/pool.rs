@@ -24,7 +24,7 @@ use crate::config::attributes::{Attributes, Place};
 use crate::insight::Tally;
 use crate::insight::diagnostic::say;
 use crate::insight::stats::PoolStats;
-use crate::intake;
+use crate::intake::{self, Sleeper};
 
 /// The other pools of a set, the nearest first.
 pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
@@ -134,12 +134,25 @@ impl<P: Platform> Pool<P> {
     #[inline(always)]
     pub(crate) fn push(&self, injector: usize, item: Item, link: LinkTag) {
         match &self.intake {
-            Some(intake) => {
-                if let Some(worker) = intake.push(injector, item, link.0) {
-                    self.wake(worker);
-                }
-            }
+            Some(intake) => match intake.push(injector, item, link.0) {
+                None => {}
+                Some(Sleeper::Worker(worker)) => self.wake(worker),
+                Some(Sleeper::Guest) => self.call_guest(),
+            },
             None => self.push_locked(item.into_parts(), link),
+        }
+    }
+
+    /// Called by the producer of a burst that has woken all of the pool's runners-up: wakes a sleeper of a neighbour as a guest.
+    #[cold]
+    #[inline(never)]
+    fn call_guest(&self) {
+        if self.shares_workers()
+            && let Some(neighbours) = self.neighbours()
+        {
+            // First: the woken worker looks for a pool that wants guests.
+            self.guests.want_another();
+            let _ = neighbours.iter().any(|pool| pool.call_another(None));
         }
     }
 

@@ -178,6 +178,7 @@ impl<P: Platform> Worker<'_, P> {
     /// Under the lock, when no item waits: goes on stealing, or notes the slots of the next items.
     fn find_nothing(&mut self, mut state: PoolGuard<'_, P>, home: usize) {
         let pool = self.pool;
+        pool.guests.want_none();
         let (Worklist::LockFree(takers), Some(intake)) = (&mut state.worklist, &pool.intake) else {
             return;
         };
@@ -278,7 +279,10 @@ impl<P: Platform> Worker<'_, P> {
             return false;
         }
         self.settle_items();
-        let Some(index) = host.lock_state().receive_guest(host) else { return false };
+        let Some(index) = host.lock_state().receive_guest(host) else {
+            host.guests.want_none();
+            return false;
+        };
         // The CPU time from here on belongs to the host.
         pool.accounts.close(self.slot);
         blocking::<P, _>(|| super::be_guest(host, index, pool));
