@@ -33,7 +33,7 @@ fields!(Injectors<P: Platform, T; const LEN: usize> { sleepers, queues });
 
 /// The sleeper that a producer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sleeper {
+pub(crate) enum ToWake {
     /// The worker with this index.
     Worker(usize),
     /// A worker of another pool, as a guest: a burst has already woken all runners-up.
@@ -139,7 +139,7 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
 
     /// Adds an item at an injector. Returns which sleeper the caller must wake.
     #[inline(always)]
-    pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<Sleeper> {
+    pub(crate) fn push(&self, injector: usize, value: T, tag: u16) -> Option<ToWake> {
         let tells = self.queues[injector].push(value, tag);
         if tells == Tells::Nobody { None } else { self.tell(tells, injector) }
     }
@@ -147,13 +147,11 @@ impl<P: Platform, T, const LEN: usize> Injectors<P, T, LEN> {
     /// Wakes for an item whose slot was armed.
     #[cold]
     #[inline(never)]
-    fn tell(&self, tells: Tells, injector: usize) -> Option<Sleeper> {
+    fn tell(&self, tells: Tells, injector: usize) -> Option<ToWake> {
         match tells {
             Tells::Nobody => None,
-            Tells::Designated => self.signal(injector).map(Sleeper::Worker),
-            Tells::RunnerUp => {
-                Some(self.take_a_runner_up().map_or(Sleeper::Guest, Sleeper::Worker))
-            }
+            Tells::Designated => self.signal(injector).map(ToWake::Worker),
+            Tells::RunnerUp => Some(self.take_a_runner_up().map_or(ToWake::Guest, ToWake::Worker)),
         }
     }
 

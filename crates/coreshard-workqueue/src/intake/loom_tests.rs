@@ -7,7 +7,7 @@ use std::sync::Arc;
 use coreshard_platform::Parker;
 
 use super::segments::Tells;
-use super::{Claim, Injectors, Range, SegmentQueue, Sleeper, Takers};
+use super::{Claim, Injectors, Range, SegmentQueue, Takers, ToWake};
 use coreshard_platform::Loom;
 
 type Queue = SegmentQueue<Loom, Box<u32>, 2>;
@@ -34,7 +34,7 @@ impl Model {
     }
 
     fn push(&self, injector: usize, item: u32) {
-        if let Some(Sleeper::Worker(_)) = self.injectors.push(injector, Box::new(item), 7) {
+        if let Some(ToWake::Worker(_)) = self.injectors.push(injector, Box::new(item), 7) {
             self.worker.unpark();
         }
     }

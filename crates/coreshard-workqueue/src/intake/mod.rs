@@ -10,7 +10,7 @@ mod loom_tests;
 
 pub(crate) use crate::base::sizes::MAX_INJECTORS;
 pub(crate) use claim_range::Range;
-pub(crate) use injectors::{Injectors, ItemWaits, Sleeper, Takers, Watches};
+pub(crate) use injectors::{Injectors, ItemWaits, Takers, ToWake, Watches};
 pub(crate) use segments::{Claim, SLOTS_TO_A_BURST, Segment, SegmentQueue, TAIL_COUNTERS};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use coreshard_platform::Host;
 
 use super::segments::{Taker, Tells};
-use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue, Sleeper, Takers};
+use super::{Claim, Injectors, ItemWaits, Range, SegmentQueue, Takers, ToWake};
 
 const LEN: usize = 4;
 type Queue = SegmentQueue<Host, Box<u64>, LEN>;
@@ -106,7 +106,7 @@ fn the_wake_word_marks_the_injector_that_signalled_and_names_the_waiter_once() {
     );
     assert_eq!(injectors.designated(), Some(6));
     assert!(!injectors.ready(&mut takers), "all injectors are closed");
-    assert_eq!(injectors.push(1, Box::new(2), 7), Some(Sleeper::Worker(6)));
+    assert_eq!(injectors.push(1, Box::new(2), 7), Some(ToWake::Worker(6)));
     assert_eq!(injectors.push(0, Box::new(3), 7), None, "one wake-up is on its way");
     assert_eq!(injectors.recall(), None, "a producer has taken the designated");
     let mut claims = 0;

@@ -24,7 +24,7 @@ use crate::config::attributes::{Attributes, Place};
 use crate::insight::Tally;
 use crate::insight::diagnostic::say;
 use crate::insight::stats::PoolStats;
-use crate::intake::{self, Sleeper};
+use crate::intake::{self, ToWake};
 
 /// The other pools of a set, the nearest first.
 pub(crate) type Neighbours<P> = Arc<[Arc<Pool<P>>]>;
@@ -136,8 +136,8 @@ impl<P: Platform> Pool<P> {
         match &self.intake {
             Some(intake) => match intake.push(injector, item, link.0) {
                 None => {}
-                Some(Sleeper::Worker(worker)) => self.wake(worker),
-                Some(Sleeper::Guest) => self.call_guest(),
+                Some(ToWake::Worker(worker)) => self.wake(worker),
+                Some(ToWake::Guest) => self.call_guest(),
             },
             None => self.push_locked(item.into_parts(), link),
         }
