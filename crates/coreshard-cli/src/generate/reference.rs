@@ -63,9 +63,8 @@ fn of(command: &Command, name: &str, shared: &[String], text: &mut String) {
         own.into_iter().for_each(|argument| text.push_str(&row(argument)));
     }
     if !also.is_empty() {
-        let names: Vec<_> =
-            also.into_iter().map(|argument| format!("`{}`", signature(argument))).collect();
-        let _ = writeln!(text, "\nShared: {}.", names.join(", "));
+        let names = also.into_iter().filter_map(Arg::get_long).map(|long| format!("`--{long}`"));
+        let _ = writeln!(text, "\n{}", wrapped("Shared:", names));
     }
     if let Some(notes) = command.get_after_help() {
         let _ = writeln!(text, "\n```text\n{}\n```", notes.to_string().trim_end());
@@ -73,6 +72,19 @@ fn of(command: &Command, name: &str, shared: &[String], text: &mut String) {
     for inner in shown(command) {
         of(inner, &format!("{name} {}", inner.get_name()), shared, text);
     }
+}
+
+/// Joins words after `start`, in lines of at most 120 characters.
+fn wrapped(start: &str, words: impl Iterator<Item = String>) -> String {
+    let mut text = start.to_owned();
+    let mut width = text.len();
+    for word in words {
+        let is_too_long = width + 1 + word.len() > 120;
+        text.push(if is_too_long { '\n' } else { ' ' });
+        width = if is_too_long { 0 } else { width + 1 } + word.len();
+        text.push_str(&word);
+    }
+    text
 }
 
 /// Skips options that all commands have.
