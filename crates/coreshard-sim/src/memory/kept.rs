@@ -5,9 +5,15 @@
 //! that is still in transit take effect when it arrives, and a CPU that fetched a line uses it for a while
 //! before it answers the next request. This file stores which CPU has a line until when.
 //!
+//! If a CPU has pending stores (`stores_ahead`), a line that it fetched for them leaves as soon as they are done:
+//! its further stores fill the buffer again and request the line themselves. On two CPUs of a Xeon (family 6,
+//! model 207) with a round trip of 128 ns, loops with one plain store take at least 1.0 to 1.2 ns, as if 112
+//! stores were done at each visit of the line.
+//!
 //! Transfers and these times vary randomly, as in a machine. Otherwise two loops with a fixed ratio of
 //! lengths would meet at each turn, or never.
 
+use super::access::Access;
 use super::lines::{ByPlace, Place};
 use crate::machine::{Arbitration, Ps};
 use crate::random::Random;
@@ -20,10 +26,14 @@ const MANY: usize = 1 << 12;
 
 pub(super) struct Kept {
     hold: Ps,
+    /// Whether CPUs have pending stores.
+    stores_wait: bool,
     /// Whether a load of a written line takes it, as before a store.
     pub(super) loads_take: bool,
     /// By line and CPU: until when it has the line.
     by_line: ByPlace<Ps>,
+    /// Lines that were last fetched for a plain store.
+    for_stores: ByPlace<()>,
     most: usize,
     random: Random,
 }
@@ -32,17 +42,29 @@ impl Kept {
     pub(super) fn new(costs: &Arbitration) -> Self {
         Self {
             hold: costs.hold,
+            stores_wait: costs.stores_ahead > 0,
             loads_take: costs.loads_take,
             by_line: ByPlace::default(),
+            for_stores: ByPlace::default(),
             most: MANY,
             random: Random::new(0),
         }
     }
 
     /// Returns until when a line is kept that arrived at `since`: for `hold` on average, since the next
-    /// request arrives at a random moment.
-    pub(super) fn until(&mut self, since: Ps) -> Ps {
-        since + if self.hold > 0 { self.random.below(2 * self.hold) } else { 0 }
+    /// request arrives at a random moment. A line that was fetched for pending stores is not kept.
+    pub(super) fn until(&mut self, line: Place, since: Ps) -> Ps {
+        let is_kept = self.hold > 0 && !self.for_stores.contains_key(&line);
+        since + if is_kept { self.random.below(2 * self.hold) } else { 0 }
+    }
+
+    /// Records the access that a line is fetched for.
+    pub(super) fn note_fetch(&mut self, line: Place, access: Access) {
+        if self.stores_wait && access == Access::Store {
+            self.for_stores.insert(line, ());
+        } else if !self.for_stores.is_empty() {
+            self.for_stores.remove(&line);
+        }
     }
 
     /// Draws how long a transfer takes.

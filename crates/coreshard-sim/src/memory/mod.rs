@@ -432,8 +432,11 @@ impl Memory {
         let moves = was.state == LineState::Exclusive;
         let mut start = issued.max(was.busy_until);
         if let Some(kept) = self.kept.as_mut().filter(|_| moves && owner != cpu) {
-            start = start.max(kept.until(was.busy_until));
+            start = start.max(kept.until(line, was.busy_until));
             kept.give(line, owner, start, now);
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.note_fetch(line, access);
         }
         let loads_take =
             self.arbitration.loads_take || self.kept.as_ref().is_some_and(|kept| kept.loads_take);

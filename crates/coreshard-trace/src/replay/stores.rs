@@ -1,8 +1,8 @@
 //! The store buffer of a CPU.
 //!
 //! A store whose line is elsewhere waits here while its CPU continues, and loads of its bytes are forwarded from here.
-//! Stores leave in order. The first store requests its line, and when the line arrives, all consecutive stores to that
-//! line leave. A CPU stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to
+//! Stores leave in order. The first store requests its line, and when the line arrives, all stores leave up to the first
+//! whose line is elsewhere. A CPU stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to
 //! private lines take no space.
 
 use std::collections::VecDeque;
@@ -15,6 +15,8 @@ const LOOKED_AT: usize = 64;
 /// Time from a store until it is visible in the cache, even if its line is present. It is the duration of about a
 /// hundred instructions.
 const IN_FLIGHT_PS: u64 = 20_000;
+/// A load is compared with this number of the latest stores that are in flight.
+const MOST_LATELY: usize = 8;
 
 /// A waiting store.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +36,9 @@ pub(super) struct Stores {
     due: u64,
     /// Whether the CPU's thread had that line before.
     is_taken_back: bool,
-    /// The address, size and time of the CPU's last store, waiting or not.
-    last: (u64, u64, u64),
+    /// The address, size and time of the CPU's last stores, waiting or not, and the place of the next one.
+    lately: [(u64, u64, u64); MOST_LATELY],
+    next: usize,
 }
 
 impl Stores {
@@ -55,7 +58,8 @@ impl Stores {
 
     /// Records a store of the CPU, which may have to wait.
     pub(super) fn begin(&mut self, address: u64, size: u64, now: u64) {
-        self.last = (address, size, now);
+        self.lately[self.next] = (address, size, now);
+        self.next = (self.next + 1) % MOST_LATELY;
     }
 
     /// Records that the first store's line was requested and arrives at `due`.
@@ -66,12 +70,6 @@ impl Stores {
 
     /// Takes the first store, whose line has arrived.
     pub(super) fn leave(&mut self) -> Option<Store> {
-        self.waiting.pop_front()
-    }
-
-    /// Takes the next store if it is to this line.
-    pub(super) fn next_to(&mut self, line: u32) -> Option<Store> {
-        self.waiting.front().filter(|next| next.line == line)?;
         self.waiting.pop_front()
     }
 
@@ -88,8 +86,8 @@ impl Stores {
     /// Whether a load of these bytes is forwarded from here.
     pub(super) fn answers(&self, address: u64, size: u64, now: u64) -> bool {
         let holds = |at: u64, bytes: u64| at <= address && address - at + size <= bytes;
-        let (at, bytes, since) = self.last;
-        (holds(at, bytes) && now < since.saturating_add(IN_FLIGHT_PS))
+        let is_in_flight = |since: u64| now < since.saturating_add(IN_FLIGHT_PS);
+        self.lately.iter().any(|(at, bytes, since)| holds(*at, *bytes) && is_in_flight(*since))
             || self.waiting.iter().rev().take(LOOKED_AT).any(|its| holds(its.address, its.size))
     }
 }

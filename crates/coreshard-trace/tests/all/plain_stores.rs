@@ -77,3 +77,15 @@ fn read_modify_writes_wait_for_stores_and_are_no_faster() {
     let mixed = recording(&[ATOMIC, STORE], 8);
     assert!(virtual_ns(&mixed, 64) >= virtual_ns(&atomics, 0));
 }
+
+#[test]
+fn a_wait_for_a_store_before_a_lock_is_lost_on_the_lines_that_other_threads_took() {
+    // A lock's exchange, a store of data on the same line, and the store that frees the lock.
+    for kinds in [&[ATOMIC, STORE, STORE][..], &[ATOMIC, LOAD, STORE]] {
+        let report = replay(&recording(kinds, 8), &machine(0), &ReplayOptions::default()).unwrap();
+        let share = report.taken_back_ns / report.lost_ns;
+        assert!(share > 0.95, "{share}: {report:#?}");
+        let line = report.lines[0].lost_ns / report.taken_back_ns;
+        assert!(line > 0.95, "{line}: {report:#?}");
+    }
+}

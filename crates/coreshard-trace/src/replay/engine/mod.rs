@@ -251,19 +251,25 @@ impl<'r> Replay<'r> {
         Ok(())
     }
 
-    /// The line that a CPU's stores waited for has arrived: they leave, and the next store requests its line.
+    /// The line that a CPU's stores waited for has arrived: they leave, and so do stores to lines
+    /// that the CPU has. The next store requests its line.
     #[cold]
     fn stores_leave(&mut self, cpu: usize, now: u64) {
         let Some(first) = self.cpus[cpu].stores.leave() else { return };
         let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
-        while let Some(next) = self.cpus[cpu].stores.next_to(first.line) {
-            self.note(&next, &here, now);
-        }
-        if let Some(next) = self.cpus[cpu].stores.first() {
-            let dense = self.lines.meet(next.line, next.address);
-            let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
-            let is_taken_back = self.note(&next, &outcome, now);
-            self.cpus[cpu].stores.expect(outcome.done_ps, is_taken_back);
+        while let Some(next) = self.cpus[cpu].stores.first() {
+            if next.line == first.line {
+                self.note(&next, &here, now);
+            } else {
+                let dense = self.lines.meet(next.line, next.address);
+                let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
+                let is_taken_back = self.note(&next, &outcome, now);
+                if outcome.source != LineSource::Hit {
+                    self.cpus[cpu].stores.expect(outcome.done_ps, is_taken_back);
+                    break;
+                }
+            }
+            self.cpus[cpu].stores.leave();
         }
     }
 
@@ -589,10 +595,21 @@ impl<'r> Replay<'r> {
         self.cpus[cpu].now = outcome.end_ps;
         if outcome.source != LineSource::Memory {
             let took = outcome.end_ps - now;
-            self.threads[place].lost_ps += took.saturating_sub(hit_ps(&self.costs, access.kind));
+            let lost = took.saturating_sub(hit_ps(&self.costs, access.kind));
+            self.threads[place].lost_ps += lost;
+            // An access that has its line waits for the CPU's last store, as a read-modify-write does.
+            if outcome.source == LineSource::Hit
+                && lost > 0
+                && let Some(store) = self.cpus[cpu].taken_back
+            {
+                self.lines.note_stall(&store, lost);
+            }
         }
         let is_taken_back = self.note(&it, &outcome, now);
         let its = &mut self.cpus[cpu];
+        if access.kind == AccessKind::Store && outcome.source != LineSource::Hit {
+            its.taken_back = is_taken_back.then_some(it);
+        }
         if self.costs.stores_ahead > 0
             && access.kind == AccessKind::Store
             && outcome.done_ps > outcome.end_ps

@@ -7,7 +7,7 @@ use crate::recording::{Access, ThreadEvents};
 use crate::replay::owners::{NOBODY, Owner};
 use crate::replay::pages::Lately;
 use crate::replay::pieces::PieceNumber;
-use crate::replay::stores::Stores;
+use crate::replay::stores::{Store, Stores};
 
 /// Locks that one thread holds at the same time.
 const MOST_LOCKS_HELD: usize = 64;
@@ -157,6 +157,8 @@ pub(super) struct Cpu {
     pub(super) since: u64,
     pub(super) is_queued: bool,
     pub(super) stores: Stores,
+    /// The last store that missed, if its line was lost to another CPU before.
+    pub(super) taken_back: Option<Store>,
 }
 
 impl Cpu {
