@@ -21,9 +21,9 @@ pub use recording::{
     RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
-    Advice, Finding, FindingField, LatentCase, LatentSharing, LineView, LockView, ObjectView,
-    Proposal, ReplayOptions, ReplayReport, Sharing, ThingKind, ThreadView, TypeProposals, WordView,
-    latent_sharing, propose_layouts, replay,
+    Advice, Finding, FindingField, LatentCase, LatentSharing, LinePicture, LineView, LockView,
+    ObjectView, PictureWord, Proposal, ReplayOptions, ReplayReport, Sharing, ThingKind, ThreadView,
+    TypeProposals, WordView, latent_sharing, propose_layouts, replay,
 };
 pub use types::{
     Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape,

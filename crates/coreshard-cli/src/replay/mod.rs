@@ -1,6 +1,7 @@
 //! `coreshard replay`: replays a recording on a simulated machine.
 
 mod page;
+mod picture;
 mod table;
 mod verdict;
 
@@ -112,6 +113,10 @@ pub(crate) struct Args {
     /// Write an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// Draw each object of the verdict: its costliest line now and with the best layout, coloured by thread
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 impl Args {
@@ -125,9 +130,10 @@ impl Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let machine = args.machine.must_be_simulated()?;
     let recording = open(&args.file)?;
-    let (json, [html]) = args.json.open_beside([args.html.as_deref()])?;
+    let others = [args.html.as_deref(), args.svg.as_deref()];
+    let (json, [html, svg]) = args.json.open_beside(others)?;
     json.is_not(&args.file)?;
-    html.as_ref().map_or(Ok(()), |html| html.is_not(&args.file))?;
+    [&html, &svg].into_iter().flatten().try_for_each(|other| other.is_not(&args.file))?;
     let (threads, cpus) = (recording.threads().len(), machine.topology().cpus().len());
     if threads > cpus * args.placement.threads_per_cpu.get() {
         output::warn(&format!("note: {threads} threads share {cpus} CPUs"));
@@ -138,6 +144,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
     if let Some(file) = html {
         file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
+    }
+    match (svg, picture::picture(&report)) {
+        (Some(file), Some(drawn)) => file.write(|out| out.write_all(drawn.as_bytes()))?,
+        (Some(_), None) => output::warn("note: no object to draw, so --svg writes no file"),
+        (None, _) => {}
     }
     let next = verdict::next_command(&report, &args.file, &args.options_again());
     let shown = table::Shown { is_c2c: args.c2c, all_lines: args.lines.is_some() };

@@ -48,6 +48,7 @@ pub(super) fn page(report: &ReplayReport, recording: &Recording) -> String {
         time(report.virtual_ns),
         time(report.lost_ns),
     );
+    body.push_str(&super::picture::picture(report).unwrap_or_default());
     body.push_str(&legend(report));
     for (number, line) in report.lines.iter().enumerate() {
         one(&mut body, number, line, report.line_bytes);

@@ -114,7 +114,18 @@ fn two_counters_in_one_struct_are_named_and_told_to_be_false_sharing() {
     );
 
     let arguments = ["replay", "it.trace", "--machine", "epyc-9654-2s", "--html", "it.html"];
-    assert!(place.coreshard().args(arguments).output().unwrap().status.success());
+    let svg = ["--svg", "it.svg"];
+    assert!(place.coreshard().args(arguments).args(svg).output().unwrap().status.success());
+    // The object now and then: both fields twice, each in its writer's colour, and no style sheet.
+    let drawing = std::fs::read_to_string(place.path("it.svg")).unwrap();
+    for shown in ["issued, 8 bytes; written by 2", "done, 8 bytes; written by 3"] {
+        assert_eq!(drawing.matches(shown).count(), 2, "{drawing}");
+    }
+    assert!(
+        drawing.contains(" × as fast: ") && drawing.contains("written by thread 3"),
+        "{drawing}"
+    );
+    assert!(!drawing.contains("<style") && !drawing.contains("var("), "{drawing}");
     let page = std::fs::read_to_string(place.path("it.html")).unwrap();
     for shown in ["/counters&quot; on epyc-9654-2s", "thread 2", "thread 3", "issue (counters.c:"] {
         assert!(page.contains(shown), "{shown}: {page}");
@@ -309,6 +320,21 @@ fn neighbours_buckets_a_ring_and_a_table_get_the_right_advice() {
     assert_eq!(table.as_array().unwrap().len(), 0, "{table:#}");
     assert!(lines[0].starts_with("no object costs 1 %"), "{lines:#?}");
     assert!(lines[1].ends_with(" --latent"), "{lines:#?}");
+}
+
+#[test]
+fn words_of_a_stack_get_a_layout_and_a_gain() {
+    let place = Place::new();
+    let program = place.compile("shared_stack", &[]);
+    assert_eq!(place.record(&program, &[]), Some(0));
+    let finding = place.replay("epyc-9654-2s")["findings"][0].clone();
+    assert_eq!(finding["kind"], "stack", "{finding:#}");
+    assert_eq!(finding["advice"], "separate", "{finding:#}");
+    assert!(finding["gain"].as_f64() > Some(1.1), "{finding:#}");
+    let types = place.layouts("epyc-9654-2s", &[]);
+    assert_eq!(types[0]["name"], finding["object"], "{types:#}");
+    let proposal = &types[0]["proposals"][0];
+    assert_ne!(place_of(proposal, "bytes 0–7") / 64, place_of(proposal, "bytes 8–15") / 64);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::engine::{Outcome, ns};
 use super::lines::{Line, Row};
 use super::names::{Names, ThingKind};
 use super::on_line::{FEW, OnLine};
+use super::picture::LinePicture;
 use super::plan::{Plan, is_c_library};
 use crate::recording::AccessKind;
 use crate::types::SourcePlace;
@@ -53,6 +54,9 @@ pub struct Finding {
     pub summary: &'static str,
     /// The speed-up of the program with the best layout that was tried; none if none was tried.
     pub gain: Option<f64>,
+    /// The words of its costliest line, for a drawing.
+    #[serde(skip)]
+    pub picture: Option<LinePicture>,
 }
 
 /// A field of a finding.
@@ -71,6 +75,7 @@ struct ObjectCost {
     true_ps: u64,
     false_ps: u64,
     kind: Option<ThingKind>,
+    picture: Option<LinePicture>,
     /// The lines' weight and lost time by advice.
     advice: BTreeMap<Advice, (f64, u64)>,
     fields: BTreeMap<String, FieldCost>,
@@ -92,6 +97,8 @@ impl ObjectCost {
         self.true_ps += line.true_ps;
         self.false_ps += line.false_ps;
         self.kind = Some(on_line.thing.kind);
+        // The costliest line comes first.
+        self.picture.get_or_insert_with(|| LinePicture::of(line, on_line, plan.line_bytes, names));
         let judged = on_line.judge(plan, names);
         let advice = self.advice.entry(judged.advice).or_default();
         advice.0 += judged.weight;
@@ -142,6 +149,7 @@ impl ObjectCost {
             advice,
             summary: advice.summary(),
             gain: None,
+            picture: self.picture,
             object,
             file,
         }
@@ -177,7 +185,7 @@ fn without_indices(field: &str) -> String {
 }
 
 /// Returns an object's name. For stacks and memory of unknown origin, it includes the code that loses most time there.
-fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
+pub(super) fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
     let own = &on_line.thing.name;
     let row = line.rows.iter().max_by_key(|row| row.lost_ps);
     let Some(place) = row.map(|row| names.place(row.instruction)) else { return own.clone() };

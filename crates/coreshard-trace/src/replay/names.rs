@@ -35,6 +35,32 @@ pub(crate) struct Thing {
 }
 
 impl Thing {
+    /// Whether the fields or the size of its elements are known.
+    pub(super) const fn has_elements(&self) -> bool {
+        let is_object = matches!(self.kind, ThingKind::Global | ThingKind::Heap);
+        is_object && (self.of.is_some() || self.element_bytes > 1)
+    }
+
+    /// Returns a line as an object of its own, for memory whose fields are unknown.
+    pub(super) fn of_line(&self, name: String, start: u64, line_bytes: u64) -> Self {
+        let (bytes, element_bytes) = (line_bytes, line_bytes);
+        let kind = self.kind;
+        let file = self.file.clone();
+        Self {
+            name,
+            kind,
+            file,
+            start,
+            bytes,
+            of: None,
+            element_bytes,
+            is_whole: false,
+            allocated: None,
+        }
+    }
+}
+
+impl Thing {
     /// Returns an object with unknown address and size, for which the line that contains `address` is used.
     fn unknown(kind: ThingKind, name: String, address: u64) -> Self {
         Self {

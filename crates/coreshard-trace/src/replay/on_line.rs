@@ -12,6 +12,8 @@ use crate::recording::AccessKind;
 
 /// Number of writes that may be an object's initialization.
 pub(super) const FEW: u64 = 4;
+/// Longer accesses cover several words, as a copy does.
+const WORD_BYTES: u16 = 8;
 
 /// A line and the objects that its rows access.
 pub(super) struct OnLine<'lines> {
@@ -70,14 +72,11 @@ impl<'lines> OnLine<'lines> {
 
     /// Returns the line's words with the accesses of each.
     fn uses(&self, plan: &Plan, names: &mut Names<'_>) -> Vec<Use> {
+        let ranges = ranges(self.line.rows.iter().map(|row| (row.offset, row.size_bytes)));
         let mut words: BTreeMap<u64, Use> = BTreeMap::new();
         let mut others: Vec<&str> = Vec::new();
         for (number, row) in self.line.rows.iter().enumerate() {
             let thing = self.thing_of_row(number);
-            let offset = u64::from(row.offset) / 8 * 8;
-            let address = self.line.address + offset;
-            let is_lock = plan.locks.contains(&(address / 8 * 8))
-                || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
             let name = if thing.name == self.thing.name {
                 0
             } else {
@@ -87,23 +86,54 @@ impl<'lines> OnLine<'lines> {
                     others.len() - 1
                 })
             };
-            let word = words.entry(offset).or_insert_with(|| {
-                let element = element_of(&names.field(thing, address)).to_owned();
-                Use { element: (thing.start, element), name, ..Use::default() }
-            });
-            word.is_lock |= is_lock;
-            word.locked += row.locked;
-            let is_load = row.kind == AccessKind::Load;
-            if !is_load && row.count <= FEW {
-                continue;
-            }
-            for (thread, count) in row.counts() {
-                let (reads, writes) = if is_load { (count, 0) } else { (0, count) };
-                word.add(Count { thread, reads, writes });
+            let (start, end) = (u64::from(row.offset), u64::from(row.offset + row.size_bytes));
+            for (offset, _) in ranges.iter().filter(|its| start < its.1 && its.0 < end) {
+                let address = self.line.address + offset;
+                let is_lock = plan.locks.contains(&(address / 8 * 8))
+                    || (plan.is_c_library(row.instruction) && plan.is_in_lock(address));
+                let word = words.entry(*offset).or_insert_with(|| {
+                    let element = element_of(&names.field(thing, address)).to_owned();
+                    Use { element: (thing.start, element), name, ..Use::default() }
+                });
+                word.is_lock |= is_lock;
+                word.locked += row.locked;
+                let is_load = row.kind == AccessKind::Load;
+                if !is_load && row.count <= FEW {
+                    continue;
+                }
+                for (thread, count) in row.counts() {
+                    let (reads, writes) = if is_load { (count, 0) } else { (0, count) };
+                    word.add(Count { thread, reads, writes });
+                }
             }
         }
         words.into_values().collect()
     }
+}
+
+/// Returns the bytes that accesses of at most a word have in common, as sorted ranges, and further words for what longer accesses
+/// cover besides.
+fn ranges(accesses: impl Iterator<Item = (u16, u16)> + Clone) -> Vec<(u64, u64)> {
+    let range = |(offset, bytes): (u16, u16)| (u64::from(offset), u64::from(offset + bytes));
+    let mut short: Vec<_> = accesses.clone().filter(|its| its.1 <= WORD_BYTES).map(range).collect();
+    short.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in short {
+        match ranges.last_mut() {
+            Some(last) if start < last.1 => last.1 = last.1.max(end),
+            _ => ranges.push((start, end)),
+        }
+    }
+    for (start, end) in accesses.filter(|its| its.1 > WORD_BYTES).map(range) {
+        for word in start / 8..end.div_ceil(8) {
+            let (start, end) = (start.max(word * 8), end.min(word * 8 + 8));
+            if !ranges.iter().any(|its| start < its.1 && its.0 < end) {
+                ranges.push((start, end));
+            }
+        }
+    }
+    ranges.sort_unstable();
+    ranges
 }
 
 /// Returns the part of a field's path that identifies an element of an array; empty if the path has no index.
@@ -130,7 +160,15 @@ pub(super) fn seen_from(rows: &[&Row], owner_kind: u32) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::element_of;
+    use super::{element_of, ranges};
+
+    #[test]
+    fn words_are_the_bytes_that_accesses_have_in_common() {
+        let of = |accesses: &[(u16, u16)]| ranges(accesses.iter().copied());
+        assert_eq!(of(&[(1, 1), (0, 1), (0, 1)]), [(0, 1), (1, 2)], "flags side by side");
+        assert_eq!(of(&[(0, 4), (4, 4), (0, 8)]), [(0, 8)], "halves that are also read as one");
+        assert_eq!(of(&[(0, 32), (8, 4)]), [(0, 8), (8, 12), (16, 24), (24, 32)], "a copy");
+    }
 
     #[test]
     fn an_element_is_named_by_the_last_index_of_a_path() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::lines::Row;
+use super::lines::{Line, Row};
 use super::moved::FieldMove;
 use super::names::{Names, Thing};
 use crate::layout::Layout;
@@ -104,6 +104,31 @@ impl Parts {
         let id = types.stripped(of);
         let list = fields(types, id, longest_bytes, line_bytes).unwrap_or_else(|| vec![element()]);
         Some(Self { list, language: types.language(id), line_bytes })
+    }
+
+    /// Returns the words that are used on lines whose fields are unknown. Words that overlap are one.
+    pub(super) fn of_words<'lines>(
+        lines: impl Iterator<Item = &'lines Line>,
+        line_bytes: u64,
+    ) -> Self {
+        let rows = lines.flat_map(|line| &line.rows);
+        let mut words: Vec<_> = rows
+            .map(|row| (u64::from(row.offset), u64::from(row.offset + row.size_bytes)))
+            .collect();
+        words.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (from, end) in words {
+            match merged.last_mut() {
+                Some(last) if from < last.1 => last.1 = last.1.max(end),
+                _ => merged.push((from, end)),
+            }
+        }
+        let part = |(from, end): (u64, u64)| {
+            let name = format!("bytes {from}–{}", end.saturating_sub(1));
+            Part::new(name, from, end - from, Freedom::Anywhere)
+        };
+        let list = merged.into_iter().map(part).collect();
+        Self { list, language: Language::C, line_bytes }
     }
 
     /// Whether the last field extends to the end of its object's memory.

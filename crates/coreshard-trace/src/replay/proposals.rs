@@ -6,11 +6,11 @@ use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::engine::{Outcome, ns};
-use super::findings::WORTH;
+use super::findings::{WORTH, name_of};
 use super::lines::{Line, Row};
 use super::moved::Moves;
-use super::names::{Names, Thing, ThingKind};
-use super::on_line::thing_of;
+use super::names::{Names, Thing};
+use super::on_line::{OnLine, thing_of};
 use super::owners::NOBODY;
 use super::parts::{FieldUse, Parts};
 use super::pieces::Piece;
@@ -105,14 +105,14 @@ pub fn propose_layouts(
     let before = replayed::run(recording, machine, options, None)?;
     let mut names = Names::new(&before.plan);
     let least = (before.outcome.running_ps as f64 * WORTH) as u64;
-    let fights = Fights::of(&before.outcome, &mut names).0.into_iter();
+    let fights = Fights::of(&before.outcome, before.plan.line_bytes, &mut names).0.into_iter();
     let mut fought: Vec<_> =
         fights.filter(|(_, its)| its.false_ps > 0 && its.lost_ps > least).collect();
     fought.sort_by_key(|(_, its)| std::cmp::Reverse(its.false_ps));
     let trial = Trial { recording, machine, options, before: &before };
     let mut all = Vec::new();
     for (name, its) in fought.into_iter().take(MOST_TYPES) {
-        all.extend(its.proposals(name, &trial, &mut names)?);
+        all.extend(its.proposals(name, &trial, &mut names)?.map(|(found, _)| found));
     }
     Ok(all)
 }
@@ -129,13 +129,14 @@ pub(super) struct Trial<'r> {
 pub(super) struct Fights<'lines>(BTreeMap<String, Fought<'lines>>);
 
 impl<'lines> Fights<'lines> {
-    pub(super) fn of(outcome: &'lines Outcome, names: &mut Names<'_>) -> Self {
+    pub(super) fn of(outcome: &'lines Outcome, line_bytes: u64, names: &mut Names<'_>) -> Self {
         let mut by_name: BTreeMap<String, Fought<'_>> = BTreeMap::new();
         for line in replayed::costliest(&outcome.lines, MOST_LINES) {
-            let thing = thing_of(line, names);
-            let is_known = thing.of.is_some() || thing.element_bytes > 1;
-            if !is_known || !matches!(thing.kind, ThingKind::Global | ThingKind::Heap) {
-                continue;
+            let mut thing = thing_of(line, names);
+            if !thing.has_elements() {
+                // Its name in the verdict.
+                let name = name_of(&OnLine::of(line, names), line, names);
+                thing = thing.of_line(name, line.address, line_bytes);
             }
             let fought = by_name.entry(thing.name.clone()).or_default();
             fought.false_ps += line.false_ps;
@@ -154,14 +155,23 @@ impl<'lines> Fights<'lines> {
         object: &str,
         trial: &Trial<'_>,
         names: &mut Names<'_>,
-    ) -> Result<Option<f64>, RecordingError> {
+    ) -> Result<Option<Gain>, RecordingError> {
         let Some(its) = self.0.remove(object) else { return Ok(None) };
         let found = its.proposals(object.to_owned(), trial, names)?;
-        Ok(found.map(|found| {
+        Ok(found.map(|(found, moves)| {
             let best = found.proposals.first();
-            best.map_or(1.0, |best| found.before_ns / best.after_ns.max(1.0))
+            let gain = best.map_or(1.0, |best| found.before_ns / best.after_ns.max(1.0));
+            Gain { gain, best: best.map(|best| best.what).zip(moves) }
         }))
     }
+}
+
+/// The best layout of an object.
+pub(super) struct Gain {
+    /// The speed-up of the program.
+    pub(super) gain: f64,
+    /// A short description, and the new addresses; none if no layout gains.
+    pub(super) best: Option<(&'static str, Moves)>,
 }
 
 impl Fought<'_> {
@@ -171,14 +181,19 @@ impl Fought<'_> {
         name: String,
         trial: &Trial<'_>,
         names: &mut Names<'_>,
-    ) -> Result<Option<TypeProposals>, RecordingError> {
+    ) -> Result<Option<(TypeProposals, Option<Moves>)>, RecordingError> {
         let Trial { recording, machine, options, before } = *trial;
         let line_bytes = machine.line_bytes() as u64;
         let Some(first) = self.things.values().next().cloned() else { return Ok(None) };
         let lives = self.lives(&before.plan, &first);
         let longest_bytes = self.things.values().map(|thing| thing.bytes).max().unwrap_or(1);
-        let Some(mut parts) = Parts::of(&first, longest_bytes, names, line_bytes) else {
-            return Ok(None);
+        let mut parts = if first.has_elements() && first.is_whole {
+            match Parts::of(&first, longest_bytes, names, line_bytes) {
+                Some(parts) => parts,
+                None => return Ok(None),
+            }
+        } else {
+            Parts::of_words(self.lines.iter().copied(), line_bytes)
         };
         let has_tail = parts.has_tail();
         let size_bytes = if has_tail { longest_bytes } else { first.element_bytes.max(1) };
@@ -186,6 +201,7 @@ impl Fought<'_> {
         self.note_uses(&mut parts, &before.plan, element_bytes);
         parts.pin(&options.pinned);
         let mut proposals = Vec::new();
+        let mut best: Option<(f64, Moves)> = None;
         for arranged in parts.arrangements(size_bytes) {
             let moved = parts.moves(&arranged);
             let (new_bytes, mut moves, mut elements) = (arranged.size_bytes, Moves::default(), 0);
@@ -201,11 +217,15 @@ impl Fought<'_> {
             if ns(after.virtual_ps) > (1.0 - WORTH) * ns(before.outcome.virtual_ps) {
                 continue;
             }
+            let after_ns = ns(after.virtual_ps);
+            if best.as_ref().is_none_or(|(least, _)| after_ns < *least) {
+                best = Some((after_ns, moves));
+            }
             proposals.push(Proposal {
                 what: arranged.what,
                 size_bytes: new_bytes,
                 spent_bytes: (new_bytes as i64 - size_bytes as i64).saturating_mul(elements as i64),
-                after_ns: ns(after.virtual_ps),
+                after_ns,
                 lost_after_ns: ns(after.lost_ps),
                 suggestion: parts.suggestion(&arranged),
                 order: parts.order(&arranged),
@@ -214,7 +234,7 @@ impl Fought<'_> {
         proposals.sort_by(|a, b| {
             a.after_ns.total_cmp(&b.after_ns).then(a.spent_bytes.cmp(&b.spent_bytes))
         });
-        Ok(Some(TypeProposals {
+        let found = TypeProposals {
             name,
             objects: self.things.len(),
             size_bytes,
@@ -224,14 +244,17 @@ impl Fought<'_> {
             before_ns: ns(before.outcome.virtual_ps),
             lost_before_ns: ns(before.outcome.lost_ps),
             proposals,
-        }))
+        };
+        Ok(Some((found, best.map(|(_, moves)| moves))))
     }
 
     /// Records the threads that use the fields. Other objects that had the same address at other times are ignored.
     fn note_uses(&self, parts: &mut Parts, plan: &Plan, element_bytes: impl Fn(&Thing) -> u64) {
         let is_its = |row: &&Row| {
             let owner = plan.allocations.get(row.owner as usize);
-            row.owner == NOBODY || owner.is_some_and(|its| self.kinds.contains(&its.kind()))
+            self.kinds.is_empty()
+                || row.owner == NOBODY
+                || owner.is_some_and(|its| self.kinds.contains(&its.kind()))
         };
         for line in &self.lines {
             for row in line.rows.iter().filter(is_its) {

@@ -236,8 +236,13 @@ fn predict(
     let mut fights = None;
     let its = findings.iter_mut().filter(|its| its.advice.is_of_layout() && !its.is_c_library);
     for finding in its.take(MOST_TRIED) {
-        let fights = fights.get_or_insert_with(|| Fights::of(&before.outcome, names));
-        finding.gain = fights.gain(&finding.object, &trial, names)?;
+        let fights = fights
+            .get_or_insert_with(|| Fights::of(&before.outcome, before.plan.line_bytes, names));
+        let Some(found) = fights.gain(&finding.object, &trial, names)? else { continue };
+        finding.gain = Some(found.gain);
+        if let (Some(picture), Some((what, moves))) = (&mut finding.picture, &found.best) {
+            picture.lay_out(what, moves);
+        }
     }
     Ok(())
 }
