@@ -36,10 +36,10 @@ pub(crate) struct Row {
     pub(crate) locked: u64,
     /// Sorted threads.
     pub(crate) threads: Vec<u32>,
-    /// The part of `count` of each of these threads.
+    /// The part of `count` of each of these threads; empty if there is only one.
     counts: Vec<u64>,
     /// Index of the last access's thread.
-    last: usize,
+    last: u16,
     readers: Readers,
     /// The approximate ticket of its first access.
     pub(crate) ticket: u64,
@@ -51,24 +51,43 @@ pub(crate) struct Row {
 impl Row {
     /// Returns each thread with its part of `count`.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.threads.iter().copied().zip(self.counts.iter().copied())
+        let count = |at: usize| self.counts.get(at).copied().unwrap_or(self.count);
+        self.threads.iter().enumerate().map(move |(at, thread)| (*thread, count(at)))
     }
 
     #[inline]
     fn add(&mut self, thread: u32) {
         self.count += 1;
-        if self.threads.get(self.last) != Some(&thread) {
-            match self.threads.binary_search(&thread) {
-                Ok(at) => self.last = at,
-                Err(_) if self.threads.len() == MOST_ROW_THREADS => return,
-                Err(at) => {
-                    self.threads.insert(at, thread);
-                    self.counts.insert(at, 0);
-                    self.last = at;
-                }
-            }
+        let is_last = self.threads.get(usize::from(self.last)) == Some(&thread);
+        if is_last && self.counts.is_empty() {
+            return;
         }
-        self.counts[self.last] += 1;
+        if !is_last && !self.find(thread) {
+            return;
+        }
+        if let Some(count) = self.counts.get_mut(usize::from(self.last)) {
+            *count += 1;
+        }
+    }
+
+    /// Makes a thread the last one. Returns false if there are too many.
+    fn find(&mut self, thread: u32) -> bool {
+        let at = match self.threads.binary_search(&thread) {
+            Ok(at) => at,
+            Err(_) if self.threads.len() == MOST_ROW_THREADS => return false,
+            Err(at) => {
+                if self.threads.len() == 1 {
+                    self.counts.push(self.count - 1);
+                }
+                self.threads.insert(at, thread);
+                if self.threads.len() > 1 {
+                    self.counts.insert(at, 0);
+                }
+                at
+            }
+        };
+        self.last = at as u16;
+        true
     }
 
     /// Returns the piece of memory that its accesses refer to.
@@ -317,5 +336,20 @@ impl Line {
             ..Row::default()
         });
         self.rows.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Row;
+
+    #[test]
+    fn a_rows_accesses_are_counted_by_thread() {
+        let mut row = Row::default();
+        [7, 7, 3, 7, 3, 9].into_iter().for_each(|thread| row.add(thread));
+        assert_eq!(row.counts().collect::<Vec<_>>(), [(3, 2), (7, 3), (9, 1)]);
+        let mut row = Row::default();
+        [5, 5].into_iter().for_each(|thread| row.add(thread));
+        assert_eq!(row.counts().collect::<Vec<_>>(), [(5, 2)]);
     }
 }
