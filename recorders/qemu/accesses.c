@@ -11,47 +11,6 @@
  * 2. Information about an instruction is put into the argument of its callback when the instruction is translated.
  */
 
-/* The part of the plugin API that is used, from its documentation. */
-typedef uint64_t plugin_id;
-struct plugin_tb;
-struct plugin_insn;
-struct plugin_info {
-  const char *target_name;
-  struct {
-    int min, cur;
-  } version;
-};
-enum { MEM_BOTH = 3 };
-enum { NO_REGISTERS = 0 };
-typedef void on_vcpu(plugin_id, unsigned);
-typedef void on_translation(plugin_id, struct plugin_tb *);
-typedef void on_execution(unsigned, void *);
-typedef void on_memory(unsigned, uint32_t, uint64_t, void *);
-typedef void on_system_call(plugin_id, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
-                            uint64_t);
-typedef void on_system_call_end(plugin_id, unsigned, int64_t, int64_t);
-void qemu_plugin_register_vcpu_init_cb(plugin_id, on_vcpu *);
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translation *);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct plugin_insn *, on_execution *, int, void *);
-void qemu_plugin_register_vcpu_mem_cb(struct plugin_insn *, on_memory *, int, int, void *);
-void qemu_plugin_register_vcpu_syscall_cb(plugin_id, on_system_call *);
-void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id, on_system_call_end *);
-size_t qemu_plugin_tb_n_insns(const struct plugin_tb *);
-struct plugin_insn *qemu_plugin_tb_get_insn(const struct plugin_tb *, size_t);
-uint64_t qemu_plugin_insn_vaddr(const struct plugin_insn *);
-void *qemu_plugin_insn_haddr(const struct plugin_insn *);
-size_t qemu_plugin_insn_size(const struct plugin_insn *);
-#if PLUGIN_VERSION < 2
-const void *qemu_plugin_insn_data(const struct plugin_insn *);
-#else
-size_t qemu_plugin_insn_data(const struct plugin_insn *, void *, size_t);
-#endif
-unsigned qemu_plugin_mem_size_shift(uint32_t);
-bool qemu_plugin_mem_is_store(uint32_t);
-int qemu_plugin_install(plugin_id, const struct plugin_info *, int, char **);
-
-EXPORT int qemu_plugin_version = PLUGIN_VERSION;
-
 static struct recorder nobody = {.window = UINT32_MAX};
 static struct recorder ended = {.window = UINT32_MAX, .is_dead = true};
 static __thread struct recorder *self = &nobody;
@@ -90,33 +49,6 @@ static __thread struct {
   enum access_kind kind;
   uint64_t buffer;
 } call;
-
-/* The position of an instruction in its block, to compute the number of instructions between two accesses. One
- * thread translates at a time, and only this thread writes it. It is found by the address after the instruction. */
-#define PLACES (1u << 20)
-static struct place {
-  _Atomic uint64_t pc;
-  uint32_t block;
-  uint16_t index, count;
-} *code_places;
-
-static struct place *place_of(uint64_t pc) {
-  for (uint32_t i = 0; i < 16; i++) {
-    struct place *at = &code_places[((uint32_t)(pc ^ pc >> 20) + i) % PLACES];
-    uint64_t its = atomic_load_explicit(&at->pc, memory_order_acquire);
-    if (its == pc || its == 0) return at;
-  }
-  return NULL;
-}
-
-/* Returns the number of instructions between the one that ends at `last` and the one that ends at `pc`. */
-static uint32_t between(uint64_t last, uint64_t pc) {
-  struct place *from = place_of(last), *to = place_of(pc);
-  if (from == NULL || to == NULL || from->pc != last || to->pc != pc) return 0;
-  int32_t count = from->block == to->block && to->index >= from->index ? to->index - from->index - 1
-                                                                      : from->count - from->index - 1 + to->index;
-  return count < 0 ? 0 : count > (int32_t)MOST_BEFORE ? MOST_BEFORE : (uint32_t)count;
-}
 
 static void *host_of(uint64_t guest) { return (void *)(guest + guest_base); }
 

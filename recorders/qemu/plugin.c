@@ -1,46 +1,5 @@
 /* Registers the callbacks of each instruction by its kind, and initializes the plugin. */
 
-enum shape { PLAIN, AT_ONCE, CALL, RETURN, SYSTEM_CALL };
-
-static enum shape shape_x86(const uint8_t *code, size_t bytes) {
-  size_t at = 0;
-  bool is_locked = false;
-  for (; at < bytes; at++) {
-    uint8_t byte = code[at];
-    if (byte == 0xf0)
-      is_locked = true;
-    else if (byte != 0x66 && byte != 0x67 && byte != 0xf2 && byte != 0xf3 && byte != 0x2e && byte != 0x36 && byte != 0x3e &&
-             byte != 0x26 && byte != 0x64 && byte != 0x65 && (byte & 0xf0) != 0x40)
-      break;
-  }
-  if (at >= bytes) return PLAIN;
-  if (is_locked) return AT_ONCE;
-  uint8_t next = at + 1 < bytes ? code[at + 1] : 0;
-  switch (code[at]) {
-    case 0xe8: return CALL;
-    case 0xc2:
-    case 0xc3: return RETURN;
-    case 0xff: return (next >> 3 & 7) == 2 ? CALL : PLAIN;
-    /* An exchange between a register and memory is always locked. */
-    case 0x86:
-    case 0x87: return next < 0xc0 ? AT_ONCE : PLAIN;
-    case 0x0f: return next == 0x05 ? SYSTEM_CALL : PLAIN;
-    default: return PLAIN;
-  }
-}
-
-static enum shape shape_arm(const uint8_t *code, size_t bytes) {
-  uint32_t word = 0;
-  if (bytes != 4) return PLAIN;
-  __builtin_memcpy(&word, code, 4);
-  if (word >> 26 == 0x25 || (word & 0xfffffc1f) == 0xd63f0000) return CALL;
-  if ((word & 0xfffffc1f) == 0xd65f0000) return RETURN;
-  if ((word & 0xffe0001f) == 0xd4000001) return SYSTEM_CALL;
-  /* Exclusive loads and stores and compare-and-swap, but not acquire loads and release stores. */
-  if ((word & 0x3f000000) == 0x08000000) return (word & 0x00a00000) == 0x00800000 ? PLAIN : AT_ONCE;
-  return (word & 0x3b200c00) == 0x38200000 ? AT_ONCE : PLAIN;
-}
-
 static void translated(plugin_id id, struct plugin_tb *tb) {
   (void)id;
   size_t count = qemu_plugin_tb_n_insns(tb);
@@ -69,13 +28,7 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
     if (shape == RETURN && !numbers.is_x86)
       qemu_plugin_register_vcpu_insn_exec_cb(insn, unlinks, NO_REGISTERS, NULL);
     if (is_helper) continue;
-    struct place *place = place_of(after);
-    if (place != NULL) {
-      place->block = (uint32_t)qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
-      place->index = (uint16_t)i;
-      place->count = (uint16_t)count;
-      atomic_store_explicit(&place->pc, after, memory_order_release);
-    }
+    note_place(after, qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)), i, count);
     if (shape == SYSTEM_CALL) {
       void *is_in_library = is_library(pc) ? &call : NULL;
       qemu_plugin_register_vcpu_insn_exec_cb(insn, enters_kernel, NO_REGISTERS, is_in_library);
@@ -104,9 +57,7 @@ EXPORT int qemu_plugin_install(plugin_id id, const struct plugin_info *info, int
     return -1;
   const char *path = getenv("CORESHARD_SPOOL");
   if (path == NULL) return -1;
-  void *places = mmap(NULL, PLACES * sizeof(struct place), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (places == MAP_FAILED || pthread_key_create(&at_thread_end, thread_ends) != 0) return -1;
-  code_places = places;
+  if (!make_places() || pthread_key_create(&at_thread_end, thread_ends) != 0) return -1;
   note_own_modules();
   spool_open(path);
   if (!spool_is_open()) return -1;

@@ -44,6 +44,8 @@ lacks! {
     Ext4 = "ext4",
     /// fio's tools, with the modules that they need.
     Fio = "fio",
+    /// A kernel's image to boot, which `CORESHARD_KERNEL_IMAGE` names, and `qemu-system-x86_64` to boot it.
+    Kernel = "kernel",
     /// taskset(1).
     Taskset = "taskset",
     /// b3sum, sha256sum.

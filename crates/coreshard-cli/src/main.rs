@@ -10,6 +10,7 @@ mod c2c;
 mod calibrate;
 mod common;
 mod generate;
+mod kernel;
 mod layout;
 mod record;
 mod replay;
@@ -70,6 +71,8 @@ enum Command {
     C2c(c2c::Args),
     /// Run a program and record its memory accesses
     Record(Box<record::Args>),
+    /// Boot a Linux kernel in emulation and record its memory accesses
+    Kernel(kernel::Args),
     /// Replay a recording on a simulated machine, and report contended fields
     Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
@@ -175,6 +178,7 @@ fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
         Some(Command::Record(args)) => return record::run(&args),
+        Some(Command::Kernel(args)) => return kernel::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Layout(args)) => layout::run(&args),
         Some(Command::Top(args)) => top::run(&args),
@@ -216,7 +220,7 @@ mod tests {
             found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
             command.get_subcommands().for_each(|inner| helps(inner, option, found));
         }
-        for (option, commands) in [("machine", 15), ("sim", 8), ("costs", 8)] {
+        for (option, commands) in [("machine", 17), ("sim", 8), ("costs", 8)] {
             let mut found = Vec::new();
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");
@@ -237,9 +241,11 @@ mod tests {
     }
 
     /// Commands whose output is not a set of results.
-    const WITHOUT_RESULTS: [&str; 12] = [
+    const WITHOUT_RESULTS: [&str; 14] = [
         "calibrate",
         "record",
+        "kernel run",
+        "kernel record",
         "sim search",
         "sim replay",
         "sweep plan",

@@ -10,11 +10,16 @@
 #![forbid(unsafe_code)]
 #![doc(html_root_url = "https://docs.rs/coreshard-trace/0.1.0")]
 
+mod kernel;
 mod layout;
 mod recording;
 mod replay;
 mod types;
 
+pub use kernel::{
+    GuestMemory, HookKind, KernelHook, KernelNames, KernelSymbol, KernelSymbols, KernelTypes,
+    NamedKernel,
+};
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
     About, AccessKind, Ending, Lack, ProgramFile, RECORDING_MARK, Recording, RecordingError,

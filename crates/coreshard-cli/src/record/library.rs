@@ -18,11 +18,21 @@ macro_rules! source {
 }
 
 /// A recorder library.
-pub(super) struct Library {
+pub(crate) struct Library {
     name: &'static str,
     source: &'static str,
     /// Defines and flags in addition to the common ones.
     flags: &'static [&'static str],
+    product: Product,
+}
+
+/// The kind of file that the compiler makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Product {
+    /// A library that is loaded into another program.
+    Shared,
+    /// A program that needs no library.
+    Static,
 }
 
 /// Implements the calls that compilers insert before each access.
@@ -41,24 +51,61 @@ pub(super) const TSAN: Library = Library {
         "tsan/memory.c"
     ),
     flags: &[],
+    product: Product::Shared,
 };
 
 const PLUGIN_SOURCE: &str = source!(
     "common/events.h",
     "common/spool.h",
     "common/next.h",
+    "qemu/api.h",
+    "qemu/places.c",
     "qemu/accesses.c",
     "qemu/system.c",
+    "qemu/shapes.c",
     "qemu/plugin.c"
 );
 
+const KERNEL_SOURCE: &str = source!(
+    "common/events.h",
+    "common/spool.h",
+    "common/next.h",
+    "qemu/api.h",
+    "qemu/places.c",
+    "qemu/shapes.c",
+    "qemu/kernel.c"
+);
+
 /// The plugin for QEMU up to version 8.
-pub(super) const PLUGIN_1: Library =
-    Library { name: "coreshard_qemu", source: PLUGIN_SOURCE, flags: &["-DPLUGIN_VERSION=1"] };
+pub(super) const PLUGIN_1: Library = plugin("coreshard_qemu", PLUGIN_SOURCE, VERSION_1);
 
 /// The plugin for QEMU from version 9 on.
-pub(super) const PLUGIN_2: Library =
-    Library { name: "coreshard_qemu", source: PLUGIN_SOURCE, flags: &["-DPLUGIN_VERSION=2"] };
+pub(super) const PLUGIN_2: Library = plugin("coreshard_qemu", PLUGIN_SOURCE, VERSION_2);
+
+/// The recorder of kernels, a plugin for QEMU's system emulation up to version 8.
+pub(crate) const KERNEL_1: Library = plugin("coreshard_kernel", KERNEL_SOURCE, VERSION_1);
+
+/// The recorder of kernels, for QEMU from version 9 on.
+pub(crate) const KERNEL_2: Library = plugin("coreshard_kernel", KERNEL_SOURCE, VERSION_2);
+
+const VERSION_1: &[&str] = &["-DPLUGIN_VERSION=1"];
+const VERSION_2: &[&str] = &["-DPLUGIN_VERSION=2"];
+
+const fn plugin(
+    name: &'static str,
+    source: &'static str,
+    flags: &'static [&'static str],
+) -> Library {
+    Library { name, source, flags, product: Product::Shared }
+}
+
+/// The first program of a booted kernel.
+pub(crate) const INIT: Library = Library {
+    name: "coreshard_init",
+    source: source!("kernel/init.c"),
+    flags: &[],
+    product: Product::Static,
+};
 
 /// The library inside of an emulated program.
 pub(super) const GUEST: Library = Library {
@@ -73,34 +120,42 @@ pub(super) const GUEST: Library = Library {
         "qemu/begin.c"
     ),
     flags: &[],
+    product: Product::Shared,
 };
 
 /// Returns the compiler for this machine.
-pub(super) fn compiler() -> String {
+pub(crate) fn compiler() -> String {
     std::env::var("CC").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".to_owned())
 }
 
 /// Returns the path of the library, and builds it first if it is missing.
-pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf> {
-    let Library { name, source, flags } = library;
-    const FLAGS: [&str; 10] = [
+pub(crate) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf> {
+    let Library { name, source, flags, product } = library;
+    const SHARED: [&str; 10] = [
         "-std=gnu11",
         "-O2",
         "-g",
         "-fPIC",
         "-shared",
         "-fno-builtin",
-        // A C++ exception may pass through one of our functions.
+        // C++ exceptions may unwind through these functions.
         "-fexceptions",
         "-fno-sanitize=all",
         "-ftls-model=initial-exec",
         "-pthread",
     ];
-    let parts = [source, &*FLAGS.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH];
+    const STATIC: [&str; 3] = ["-std=gnu11", "-O2", "-static"];
+    let (common, file, soname) = match product {
+        Product::Shared => {
+            (&SHARED[..], format!("lib{name}.so"), Some(format!("-Wl,-soname,lib{name}.so")))
+        }
+        Product::Static => (&STATIC[..], (*name).to_owned(), None),
+    };
+    let parts = [source, &*common.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH];
     // The hash is the same in every version of the command.
     let key = sum_of(parts.iter().flat_map(|part| part.bytes().chain([0])).map(u64::from));
     let folder = cache()?.join(format!("recorders-{key:016x}"));
-    let library = folder.join(format!("lib{name}.so"));
+    let library = folder.join(file);
     if library.exists() {
         return Ok(library);
     }
@@ -108,9 +163,9 @@ pub(super) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
     // Built under another name and renamed, so that no process loads an incomplete library.
     let half = folder.join(format!(".{}-{name}", std::process::id()));
     let mut compile = Command::new(compiler)
-        .args(FLAGS)
+        .args(common)
         .args(*flags)
-        .arg(format!("-Wl,-soname,lib{name}.so"))
+        .args(soname)
         .args(["-x", "c", "-", "-o"])
         .arg(&half)
         .stdin(Stdio::piped())

@@ -2,9 +2,9 @@
 
 mod engine;
 mod follow;
-mod library;
+pub(crate) mod library;
 mod signals;
-mod slices;
+pub(crate) mod slices;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;

@@ -19,10 +19,10 @@ const MOST_STEPS: u32 = 4;
 
 /// The requested windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Windows {
-    pub(super) from_ms: u64,
-    pub(super) to_ms: Option<u64>,
-    pub(super) sample_ms: Option<(u64, u64)>,
+pub(crate) struct Windows {
+    pub(crate) from_ms: u64,
+    pub(crate) to_ms: Option<u64>,
+    pub(crate) sample_ms: Option<(u64, u64)>,
 }
 
 impl Windows {
@@ -36,14 +36,14 @@ impl Windows {
         (since % of < open).then_some(since / of)
     }
 
-    pub(super) const fn are_parts(&self) -> bool {
+    pub(crate) const fn are_parts(&self) -> bool {
         self.from_ms > 0 || self.to_ms.is_some() || self.sample_ms.is_some()
     }
 }
 
 /// Decides which window is open.
 #[derive(Debug)]
-pub(super) struct Slices {
+pub(crate) struct Slices {
     windows: Windows,
     most_bytes: u64,
     /// The number of steps so far, and the time of the last one.
@@ -60,7 +60,7 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    pub(super) fn new(windows: Windows, most_bytes: u64) -> Self {
+    pub(crate) fn new(windows: Windows, most_bytes: u64) -> Self {
         Self {
             windows,
             most_bytes,
@@ -76,7 +76,7 @@ impl Slices {
 
     /// Returns the number of the open window when the program has run for `now` and the file has `written_bytes`; 0 if
     /// no window is open.
-    pub(super) fn window(&mut self, now: Duration, written_bytes: u64) -> u32 {
+    pub(crate) fn window(&mut self, now: Duration, written_bytes: u64) -> u32 {
         let now_ms = now.as_millis() as u64;
         if self.open.is_some() && self.began_ms.is_some() {
             self.recorded += now.saturating_sub(self.looked_at);
@@ -105,7 +105,7 @@ impl Slices {
     }
 
     /// Returns the time that was skipped between slices, for a program that ran for `ran`.
-    pub(super) fn lack(&self, ran: Duration) -> Option<Lack> {
+    pub(crate) fn lack(&self, ran: Duration) -> Option<Lack> {
         let from_ms = self.began_ms?;
         let of_ms = (ran.as_millis() as u64).saturating_sub(from_ms);
         Some(Lack::Slices { from_ms, recorded_ms: self.recorded.as_millis() as u64, of_ms })

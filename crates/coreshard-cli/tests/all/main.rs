@@ -12,6 +12,7 @@ mod common;
 mod contributing;
 mod edges;
 mod fuzz_corpus;
+mod kernel;
 mod layout;
 mod machines;
 mod record;

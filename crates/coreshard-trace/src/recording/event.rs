@@ -154,6 +154,49 @@ pub(crate) enum Event<'a> {
         /// The number of instructions.
         count: u64,
     },
+    /// An object whose name the recorder found out.
+    Object {
+        /// The first byte.
+        address: u64,
+        /// Its size.
+        bytes: u64,
+        /// From when on it is there.
+        ticket: u64,
+        /// The kernel's cache that it is from, or another place.
+        origin: &'a [u8],
+        /// The name of its type; empty if unknown.
+        of: &'a [u8],
+    },
+}
+
+/// The words of an event of kind 16, an object.
+pub(crate) fn object_words(
+    address: u64,
+    bytes: u64,
+    ticket: u64,
+    origin: &str,
+    of: &str,
+) -> Vec<u64> {
+    let lengths = origin.len() as u64 | (of.len() as u64) << 32;
+    let mut words = vec![address, bytes, ticket, lengths];
+    words.extend(text_words(&[origin, of].concat()));
+    words
+}
+
+/// The words of an event of kind 14, a module.
+pub(crate) fn module_words(base: u64, start: u64, end: u64, path: &str) -> Vec<u64> {
+    let mut words = vec![base, start, end, path.len() as u64];
+    words.extend(text_words(path));
+    words
+}
+
+/// A text as words of 8 bytes, the last filled up with zeros.
+fn text_words(text: &str) -> impl Iterator<Item = u64> + '_ {
+    text.as_bytes().chunks(8).map(|bytes| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    })
 }
 
 impl Event<'_> {
@@ -195,7 +238,7 @@ struct Site {
 /// Reads a chunk's events, one after the other.
 ///
 /// This is not an iterator because an event borrows from the chunk, and because the table of sites is reused.
-pub(super) struct Events {
+pub(crate) struct Events {
     sites: Box<[Site]>,
     used: Vec<u16>,
 }
@@ -208,7 +251,7 @@ impl Default for Events {
 
 impl Events {
     /// Clears the definitions of the previous chunk.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         for site in self.used.drain(..) {
             self.sites[usize::from(site)].size_bytes = 0;
         }
@@ -216,7 +259,7 @@ impl Events {
 
     /// Decodes the event at `*at` and advances `*at` past it. Returns none at the end of the chunk.
     #[inline]
-    pub(super) fn next<'a>(
+    pub(crate) fn next<'a>(
         &mut self,
         chunk: &'a [u8],
         at: &mut usize,
@@ -300,6 +343,13 @@ fn bytes<const N: usize>(chunk: &[u8], at: &mut usize) -> Result<[u8; N], Record
     Ok(*bytes)
 }
 
+/// Appends an event of some words.
+pub(crate) fn put_event(chunk: &mut Vec<u8>, kind: u16, words: &[u64]) {
+    chunk.extend((kind << 4 | 6).to_le_bytes());
+    chunk.extend((words.len() as u16).to_le_bytes());
+    chunk.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+}
+
 fn other<'a>(chunk: &'a [u8], at: &mut usize, kind: usize) -> Result<Event<'a>, RecordingError> {
     let start = *at;
     let wrong = |what: &str| RecordingError::event(start, what);
@@ -343,6 +393,16 @@ fn other<'a>(chunk: &'a [u8], at: &mut usize, kind: usize) -> Result<Event<'a>, 
             Event::Module { base: word(0)?, start: word(1)?, end: word(2)?, path }
         }
         15 => Event::Instructions { count: word(0)? },
+        16 => {
+            let (address, bytes, ticket, lengths) = (word(0)?, word(1)?, word(2)?, word(3)?);
+            let (origin, of) = ((lengths & 0xffff_ffff) as usize, (lengths >> 32) as usize);
+            let origin_end = 32usize.saturating_add(origin);
+            let text =
+                |from: usize, to: usize| body.get(from..to).ok_or_else(|| wrong("a name is cut"));
+            let origin = text(32, origin_end)?;
+            let of = text(origin_end, origin_end.saturating_add(of))?;
+            Event::Object { address, bytes, ticket, origin, of }
+        }
         _ => return Err(wrong(&format!("event {kind} is not known"))),
     })
 }

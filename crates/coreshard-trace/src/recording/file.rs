@@ -7,6 +7,9 @@ use super::{About, Ending, HEAD_BYTES, RECORDING_MARK, VERSION, frame};
 /// The compression level of zstd: among the fastest, because the program waits for free chunks.
 const LEVEL: i32 = -8;
 
+/// For what is written once, at the end.
+const NAMES_LEVEL: i32 = 3;
+
 /// Writes a recording, frame by frame.
 ///
 /// ```
@@ -64,6 +67,15 @@ impl<W: Write> RecordingWriter<W> {
         let done = self.frame(frame::CHUNK, thread, order, events.len(), &packed[..length]);
         self.packed = packed;
         done
+    }
+
+    /// Adds a part of the file of names that a kernel's recording carries. The parts of a file are in order.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn names(&mut self, order: u32, part: &[u8]) -> io::Result<()> {
+        let packed = zstd::bulk::compress(part, NAMES_LEVEL)?;
+        self.frame(frame::FILE, 0, order, part.len(), &packed)
     }
 
     /// Ends the recording.

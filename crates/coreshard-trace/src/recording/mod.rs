@@ -12,7 +12,7 @@ pub use about::{About, Ending, Lack};
 pub use error::RecordingError;
 pub use event::AccessKind;
 pub(crate) use event::words as event_words;
-pub(crate) use event::{Access, Event};
+pub(crate) use event::{Access, Event, Events, module_words, object_words, put_event};
 pub use file::RecordingWriter;
 pub use program::ProgramFile;
 pub use reader::Recording;
@@ -21,6 +21,8 @@ pub use spool::{Spool, SpoolCounts, Taken};
 
 /// The first bytes of every recording.
 pub const RECORDING_MARK: &str = "CSTRACE1";
+/// The path of the module whose names a kernel's recording carries itself.
+pub(crate) const NAMES_PATH: &str = "kernel";
 /// The version of the format that is read and written.
 const VERSION: u32 = 1;
 /// The header of a frame.
@@ -35,4 +37,5 @@ mod frame {
     pub(super) const ABOUT: u32 = 1;
     pub(super) const CHUNK: u32 = 2;
     pub(super) const END: u32 = 3;
+    pub(super) const FILE: u32 = 4;
 }

@@ -17,6 +17,8 @@ use super::{
 const MOST_CHUNKS: usize = 64 << 20;
 /// Largest thread number. Linux has at most four million threads at once.
 const MOST_THREAD_NUMBER: u32 = 1 << 24;
+/// Parts of a kernel's names: of 16 MiB each.
+const MOST_NAMES_PARTS: usize = 32;
 /// Bytes before the first frame.
 const HEADER_BYTES: u64 = 16;
 /// Largest description of a recording, in JSON.
@@ -42,6 +44,8 @@ pub struct Recording {
     about: About,
     /// Sorted by thread.
     threads: Vec<(u32, Vec<Chunk>)>,
+    /// The parts of the names that a kernel's recording carries, in order.
+    names: Vec<Chunk>,
     lacks: Vec<Lack>,
 }
 
@@ -106,8 +110,13 @@ impl Recording {
             let what = format!("unknown version {version} of the format: expected {VERSION}");
             return Err(RecordingError::at(8, what));
         }
-        let mut recording =
-            Self { source, about: About::default(), threads: Vec::new(), lacks: vec![Lack::End] };
+        let mut recording = Self {
+            source,
+            about: About::default(),
+            threads: Vec::new(),
+            names: Vec::new(),
+            lacks: vec![Lack::End],
+        };
         let (mut offset, mut count) = (HEADER_BYTES, 0);
         while offset < recording.source.length() {
             let lack = match recording.frame(offset, &mut count) {
@@ -127,6 +136,7 @@ impl Recording {
             recording.lacks.push(lack);
             break;
         }
+        recording.names.sort_by_key(|part| part.order);
         for (_, chunks) in &mut recording.threads {
             chunks.sort_by_key(|chunk| chunk.order);
         }
@@ -196,6 +206,12 @@ impl Recording {
                     None => return wrong(format!("more than {MOST_THREADS} threads")),
                 }
             }
+            frame::FILE => {
+                if packed_bytes == 0 || self.names.len() >= MOST_NAMES_PARTS {
+                    return wrong("a part of the names that is empty or one too many".to_owned());
+                }
+                self.names.push(Chunk { offset: body, packed_bytes, raw_bytes, order });
+            }
             other => return wrong(format!("unknown kind of frame {other}")),
         }
         Ok(Some(end))
@@ -245,6 +261,20 @@ impl Recording {
             };
             (*number, events)
         })
+    }
+
+    /// Returns the names that a kernel's recording carries, as an ELF file; none if it carries none.
+    ///
+    /// # Errors
+    /// If they are damaged. The message names the offset.
+    pub(crate) fn names(&self) -> Result<Option<Vec<u8>>, RecordingError> {
+        let mut all = Vec::new();
+        let mut part = Vec::new();
+        for chunk in &self.names {
+            self.chunk(chunk, &mut part)?;
+            all.append(&mut part);
+        }
+        Ok((!all.is_empty()).then_some(all))
     }
 
     /// Decompresses a chunk into `events`.

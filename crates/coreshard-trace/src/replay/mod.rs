@@ -26,6 +26,7 @@ pub use engine::ThreadView;
 pub use findings::{Finding, FindingField};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
 pub use names::ThingKind;
+pub(crate) use pages::PageMap;
 pub use picture::{LinePicture, PictureWord};
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
 pub use replayed::ReplayOptions;

@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use coreshard_topology::input;
 
 use super::lines::Seen;
 use super::pieces::Piece;
 use super::plan::{AllocationKind, Module, Plan};
+use crate::recording::NAMES_PATH;
 use crate::types::{Binary, DebugSource, FieldPath, Shape, SourcePlace, Symbol, TypeId, TypeTable};
 
 mod memory;
@@ -205,6 +207,10 @@ impl<'p> Names<'p> {
 
     /// Returns the module's file, which is loaded once.
     fn loaded(&mut self, number: usize) -> &Loaded {
+        // A kernel's file is several modules: one for each CPU's variables.
+        let path = &self.plan.modules[number].path;
+        let same = self.plan.modules.iter().position(|module| module.path == *path);
+        let number = same.unwrap_or(number);
         if self.files.0[number].is_none() {
             self.files.0[number] = Some(self.load(number));
         }
@@ -215,14 +221,20 @@ impl<'p> Names<'p> {
         let path = Path::new(&self.plan.modules[number].path);
         let notes = &mut self.notes;
         let mut note = |why: String| notes.push(format!("{}: {why}", input::path(path)));
-        let binary = match Binary::open(path) {
+        let carried = self.plan.names.as_ref().filter(|_| path == Path::new(NAMES_PATH));
+        let binary = match carried {
+            Some(names) => Binary::from_bytes(Arc::clone(names)),
+            None => Binary::open(path),
+        };
+        let binary = match binary {
             Ok(binary) => binary,
             Err(error) => {
                 note(error.to_string());
                 return Loaded::default();
             }
         };
-        if let (DebugSource::Missing(why), true) = (binary.source(), is_program(path)) {
+        let is_expected = carried.is_none() && is_program(path);
+        if let (DebugSource::Missing(why), true) = (binary.source(), is_expected) {
             note(why.clone());
         }
         match binary.types() {

@@ -27,7 +27,7 @@ pub(super) enum LineKind {
 }
 
 #[derive(Default)]
-pub(super) struct PageHasher(u64);
+pub(crate) struct PageHasher(u64);
 
 impl Hasher for PageHasher {
     fn finish(&self) -> u64 {
@@ -44,7 +44,7 @@ impl Hasher for PageHasher {
     }
 }
 
-pub(super) type PageMap<V> = HashMap<u64, V, BuildHasherDefault<PageHasher>>;
+pub(crate) type PageMap<V> = HashMap<u64, V, BuildHasherDefault<PageHasher>>;
 
 /// Pages that a thread remembers; a power of two. Threads alternate between a few pages: stack, code, and current data.
 const REMEMBERED: usize = 128;

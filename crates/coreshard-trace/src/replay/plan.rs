@@ -52,6 +52,15 @@ impl Allocation {
     }
 }
 
+/// The names of objects that the recorder named.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Label {
+    /// The kernel's cache that they are from, or another place.
+    pub(crate) origin: String,
+    /// Their type; empty if unknown.
+    pub(crate) of: String,
+}
+
 /// An executable or a library in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
@@ -77,6 +86,8 @@ pub(super) fn is_c_library(path: &str) -> bool {
 pub(crate) struct Plan {
     pub(super) pages: Pages,
     pub(crate) modules: Vec<Module>,
+    /// The names that a kernel's recording carries, as an ELF file.
+    pub(crate) names: Option<Arc<[u8]>>,
     pub(crate) allocations: Vec<Allocation>,
     /// The allocations on each shared line.
     pub(crate) on_line: PageMap<Vec<PieceNumber>>,
@@ -86,6 +97,8 @@ pub(crate) struct Plan {
     pub(super) owners: Arc<Owners>,
     pub(crate) line_bytes: u64,
     pub(crate) calls: Vec<Vec<u64>>,
+    /// By the number of such calls: the names of objects that the recorder named, in place of calls.
+    pub(crate) labels: HashMap<u32, Label>,
     /// Stacks, each for the lifetime of its thread. It starts at the first ticket if the thread's start was not
     /// recorded.
     pub(crate) stacks: Vec<Piece>,
@@ -113,12 +126,14 @@ impl Plan {
         let plan = Self {
             pages: Pages::new(line_bytes),
             modules: Vec::new(),
+            names: recording.names()?.map(Arc::from),
             allocations: Vec::new(),
             on_line: PageMap::default(),
             reuse: Arc::default(),
             owners: Arc::default(),
             line_bytes: line_bytes as u64,
             calls: Vec::new(),
+            labels: HashMap::new(),
             stacks: Vec::new(),
             locks: HashSet::new(),
             wakes: HashMap::new(),
@@ -131,6 +146,7 @@ impl Plan {
         let mut building = Building {
             plan,
             call_numbers: HashMap::new(),
+            label_numbers: HashMap::new(),
             wakes: 0,
             lives: HashMap::new(),
             frees: Vec::new(),
@@ -231,6 +247,7 @@ impl Plan {
 struct Building {
     plan: Plan,
     call_numbers: HashMap<Vec<u64>, u32>,
+    label_numbers: HashMap<Label, u32>,
     wakes: usize,
     /// The tickets of each thread's start and end.
     lives: HashMap<u32, (u64, u64)>,
@@ -290,6 +307,24 @@ impl Building {
                 let end = start.saturating_add(bytes);
                 let piece = Piece { start, end, taken: ticket, given_back: u64::MAX, thread };
                 plan.allocations.push(Allocation { piece, bytes, element_bytes, calls });
+            }
+            Event::Object { address, bytes, ticket, origin, of }
+                if plan.allocations.len() < MOST_ALLOCATIONS =>
+            {
+                let text = |bytes: &[u8]| {
+                    coreshard_topology::input::plain(&String::from_utf8_lossy(bytes))
+                };
+                let label = Label { origin: text(origin), of: text(of) };
+                let calls = *self.label_numbers.entry(label).or_insert_with_key(|label| {
+                    let next = plan.calls.len() as u32;
+                    plan.calls.push(Vec::new());
+                    plan.labels.insert(next, label.clone());
+                    next
+                });
+                let start = address.wrapping_add(shift);
+                let end = start.saturating_add(bytes);
+                let piece = Piece { start, end, taken: ticket, given_back: u64::MAX, thread };
+                plan.allocations.push(Allocation { piece, bytes, element_bytes: 0, calls });
             }
             Event::Free { address, ticket } if self.frees.len() < 2 * MOST_ALLOCATIONS => {
                 self.frees.push((address.wrapping_add(shift), ticket));

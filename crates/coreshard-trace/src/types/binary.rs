@@ -17,6 +17,11 @@ use super::table::TypeTable;
 /// The folder in which distributions install debug information.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
+/// The sections of a kernel's BTF whose variables have offsets there, each with the symbol at its start. Per-CPU variables
+/// start at 0 in kernels before 6.15, which then have no such symbol.
+const KERNEL_SECTIONS: [(&str, &str); 2] =
+    [(".data..percpu", "__per_cpu_start"), (super::btf_merge::GLOBALS_SECTION, "_text")];
+
 /// The source of a program's types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DebugSource {
@@ -162,7 +167,13 @@ impl Binary {
     pub fn types(&self) -> Result<TypeTable, TypesError> {
         match (&self.debug, &self.btf) {
             (Some(debug), _) => dwarf::read(debug, self.supplement.as_ref(), &self.split),
-            (None, Some(btf)) => TypeTable::from_btf(btf),
+            (None, Some(btf)) => {
+                let mut types = TypeTable::from_btf(btf)?;
+                for (section, symbol) in KERNEL_SECTIONS {
+                    types.place_section(section, self.address_of(symbol).unwrap_or(0));
+                }
+                Ok(types)
+            }
             (None, None) => Ok(TypeTable::default()),
         }
     }
@@ -180,6 +191,11 @@ impl Binary {
         let dwarf = self.debug.as_ref()?;
         let functions = self.functions.get_or_init(|| Functions::of(dwarf));
         dwarf::variables_at(functions, dwarf, &self.split, types, address)
+    }
+
+    /// The address of a symbol.
+    fn address_of(&self, name: &str) -> Option<u64> {
+        self.symbols.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
 
     /// Returns its symbols, sorted by address.

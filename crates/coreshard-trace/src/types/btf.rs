@@ -4,10 +4,14 @@
 //! Each type is 12 bytes, `name, info, size or type`, followed by data that depends on its kind. Type 0 is void, and
 //! the first type in the list is 1.
 
-use super::error::TypesError;
-use super::table::{Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
+use std::collections::HashMap;
 
-const MAGIC: u16 = 0xeb9f;
+use super::error::TypesError;
+use super::table::{
+    Global, Keyword, Language, Member, Prototype, Record, Shape, Type, TypeId, TypeTable,
+};
+
+pub(super) const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 /// Longest name that is kept, in bytes.
 const MOST_NAME_BYTES: usize = 1_024;
@@ -70,16 +74,50 @@ impl TypeTable {
         let names = &bytes[part(16, names_at, names_bytes)?];
         let mut reader = Reader { bytes: &bytes[..types.end], is_big, at: types.start };
         let mut table = Self::default();
+        let mut beside = Beside::default();
         // Void, so that the index of a type is its number.
         table.push(
             Type { name: Some("void".to_owned()), size_bytes: None, shape: Shape::Other },
             Language::C,
         )?;
         while reader.at < reader.bytes.len() {
-            table.push(one(&mut reader, names)?, Language::C)?;
+            let number = table.len() as u32;
+            table.push(one(&mut reader, names, number, &mut beside)?, Language::C)?;
         }
         check_references(&table)?;
+        beside.add_to(&mut table);
         Ok(table)
+    }
+}
+
+/// The functions and variables among the types. They refer to one another by number, in any order.
+#[derive(Default)]
+struct Beside {
+    /// By name: the number of its prototype.
+    functions: Vec<(String, u32)>,
+    prototypes: HashMap<u32, Prototype>,
+    variables: HashMap<u32, (String, Option<TypeId>)>,
+    /// A section's name, and its variables with their offsets.
+    sections: Vec<(String, Vec<(u32, u64)>)>,
+}
+
+impl Beside {
+    fn add_to(self, table: &mut TypeTable) {
+        let count = table.len() as u32;
+        let is_there = |id: Option<TypeId>| id.filter(|id| id.0 < count);
+        for (name, number) in self.functions {
+            let Some(its) = self.prototypes.get(&number) else { continue };
+            let parameters = its.parameters.iter().map(|id| is_there(*id)).collect();
+            table.push_function(name, Prototype { returns: is_there(its.returns), parameters });
+        }
+        for (section, variables) in self.sections {
+            let known = |(number, offset): (u32, u64)| {
+                let (name, of) = self.variables.get(&number)?.clone();
+                Some(Global { name, address: offset, of: is_there(of) })
+            };
+            let globals = variables.into_iter().filter_map(known).collect();
+            table.push_section(section, globals);
+        }
     }
 }
 
@@ -126,7 +164,12 @@ fn member(reader: &mut Reader<'_>, names: &[u8], has_bits: bool) -> Result<Membe
     })
 }
 
-fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
+fn one(
+    reader: &mut Reader<'_>,
+    names: &[u8],
+    number: u32,
+    beside: &mut Beside,
+) -> Result<Type, TypesError> {
     let start = reader.at;
     let (name, info, value) = (reader.u32()?, reader.u32()?, reader.u32()?);
     let name = name_at(names, name, start)?;
@@ -136,11 +179,36 @@ fn one(reader: &mut Reader<'_>, names: &[u8]) -> Result<Type, TypesError> {
     let sized = u64::from(value);
     // Skip words that do not affect the layout.
     reader.skip(match kind {
-        1 | 14 | 17 => 1,
-        6 | 13 => 2 * count,
-        15 | 19 => 3 * count,
+        1 | 17 => 1,
+        6 => 2 * count,
+        19 => 3 * count,
         _ => 0,
     })?;
+    let text = || name.clone().unwrap_or_default();
+    match kind {
+        12 => beside.functions.push((text(), value)),
+        13 => {
+            let mut parameters = Vec::new();
+            for _ in 0..count {
+                let (_name, of) = (reader.u32()?, reader.u32()?);
+                parameters.push((of != 0).then_some(TypeId(of)));
+            }
+            beside.prototypes.insert(number, Prototype { returns: to, parameters });
+        }
+        14 => {
+            let _linkage = reader.u32()?;
+            beside.variables.insert(number, (text(), to));
+        }
+        15 => {
+            let mut variables = Vec::new();
+            for _ in 0..count {
+                let (of, offset, _size) = (reader.u32()?, reader.u32()?, reader.u32()?);
+                variables.push((of, u64::from(offset)));
+            }
+            beside.sections.push((text(), variables));
+        }
+        _ => {}
+    }
     let (size_bytes, shape) = match kind {
         // Integers, enums, floating-point numbers.
         1 | 6 | 16 | 19 => (Some(sized), Shape::Scalar),

@@ -2,6 +2,7 @@
 
 mod binary;
 mod btf;
+mod btf_merge;
 mod dwarf;
 mod error;
 mod field_path;
@@ -10,8 +11,10 @@ mod table;
 
 pub(crate) use binary::Symbol;
 pub use binary::{Binary, DebugSource};
+pub(crate) use btf_merge::{MergedBtf, TypedGlobal};
 pub use dwarf::SourcePlace;
 pub use error::TypesError;
 pub use field_path::FieldPath;
 pub use role::Role;
+pub(crate) use table::Prototype;
 pub use table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};

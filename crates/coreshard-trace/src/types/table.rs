@@ -194,6 +194,19 @@ pub struct TypeTable {
     by_signature: HashMap<u64, TypeId>,
     globals: Vec<Global>,
     missing_files: Vec<String>,
+    /// Functions by name, as BTF has them.
+    functions: HashMap<String, Prototype>,
+    /// Globals whose addresses are offsets in a section, with the section's name.
+    sections: Vec<(String, Vec<Global>)>,
+}
+
+/// The types that a function takes and returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prototype {
+    /// Its result; none if it has none.
+    pub(crate) returns: Option<TypeId>,
+    /// Its parameters in their order.
+    pub(crate) parameters: Vec<Option<TypeId>>,
 }
 
 impl TypeTable {
@@ -238,6 +251,32 @@ impl TypeTable {
 
     pub(super) fn set_global_type(&mut self, at: usize, of: TypeId) {
         self.globals[at].of = Some(of);
+    }
+
+    /// Adds a function; the first of a name stays.
+    pub(super) fn push_function(&mut self, name: String, of: Prototype) {
+        self.functions.entry(name).or_insert(of);
+    }
+
+    /// Returns the types of a function, if BTF has them.
+    pub(crate) fn function(&self, name: &str) -> Option<&Prototype> {
+        self.functions.get(name)
+    }
+
+    /// Adds globals whose addresses are offsets in a section.
+    pub(super) fn push_section(&mut self, name: String, globals: Vec<Global>) {
+        self.sections.push((name, globals));
+    }
+
+    /// Gives the globals of a section their addresses.
+    pub(crate) fn place_section(&mut self, name: &str, start: u64) {
+        for (_, globals) in self.sections.iter().filter(|(its, _)| its == name) {
+            self.globals.extend(globals.iter().map(|global| Global {
+                address: global.address.wrapping_add(start),
+                ..global.clone()
+            }));
+        }
+        self.sort_globals();
     }
 
     pub(super) fn sort_globals(&mut self) {

@@ -387,7 +387,7 @@ impl<'r> Replay<'r> {
                 Event::Unlock { lock, .. } => Pending::Unlock(lock),
                 Event::Wake { ticket, .. } => Pending::Wake(ticket),
                 Event::Gap { window } => Pending::Gap(window),
-                Event::Stack { .. } | Event::Module { .. } => continue,
+                Event::Stack { .. } | Event::Module { .. } | Event::Object { .. } => continue,
             });
         };
         self.cpus[cpu].now = now;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{Guess, Names, Seen, Thing, ThingKind, is_program};
 use crate::replay::pieces::Piece;
-use crate::replay::plan::Allocation;
+use crate::replay::plan::{Allocation, Label};
 use crate::types::{Shape, SourcePlace, TypeId, TypeTable};
 
 /// Calls of a stack that are examined.
@@ -22,6 +22,9 @@ impl Names<'_> {
     /// Returns the allocation that contained an address at the time of an access.
     pub(super) fn heap_at(&mut self, address: u64, seen: Seen, seen_from: &[u64]) -> Option<Thing> {
         let its = self.allocation_at(address, seen)?;
+        if let Some(label) = self.plan.labels.get(&its.calls).cloned() {
+            return Some(self.labelled(&its, &label));
+        }
         let key = its.kind();
         let guess = match self.guesses.get(&key) {
             Some(known) => known.clone(),
@@ -59,6 +62,37 @@ impl Names<'_> {
             of: guess.map(|guess| (guess.module, guess.of)),
             is_whole: true,
             allocated: Some(key),
+        })
+    }
+
+    /// An object that the recorder named, with its type by name.
+    fn labelled(&mut self, its: &Allocation, label: &Label) -> Thing {
+        let is_stack = label.origin.starts_with("stack of ");
+        let of = (!label.of.is_empty()).then(|| self.type_named(&label.of)).flatten();
+        let name = match (is_stack, label.of.is_empty()) {
+            (true, _) => label.origin.clone(),
+            (_, true) => format!("{} object", label.origin),
+            (_, false) => format!("{} ({})", label.of, label.origin),
+        };
+        Thing {
+            name,
+            kind: if is_stack { ThingKind::Stack } else { ThingKind::Heap },
+            file: String::new(),
+            start: its.piece.start,
+            bytes: its.bytes,
+            element_bytes: its.bytes,
+            of,
+            is_whole: true,
+            allocated: Some(its.kind()),
+        }
+    }
+
+    /// A type by the name that the recorder gave, in the first module that has it.
+    fn type_named(&mut self, name: &str) -> Option<(usize, TypeId)> {
+        let name = name.split_once(' ').map_or(name, |(_, name)| name);
+        (0..self.plan.modules.len()).find_map(|number| {
+            let found = self.loaded(number).of_name(name)?.first().copied()?;
+            Some((number, found))
         })
     }
 

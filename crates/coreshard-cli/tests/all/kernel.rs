@@ -1,0 +1,110 @@
+//! `coreshard kernel`: unusable input, and a kernel that is booted and recorded where one is to be had.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testing::{Lack, skip};
+
+/// Names the image to boot.
+const IMAGE: &str = "CORESHARD_KERNEL_IMAGE";
+
+fn coreshard(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("coreshard"));
+    command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The image, if this machine can boot it.
+fn image() -> Option<PathBuf> {
+    let starts = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    match std::env::var_os(IMAGE) {
+        None => skip(Lack::Kernel, format!("{IMAGE} names no kernel image")),
+        Some(_) if !starts("qemu-system-x86_64") => {
+            skip(Lack::Kernel, "qemu-system-x86_64 does not start");
+        }
+        Some(image) => return Some(PathBuf::from(image)),
+    }
+    None
+}
+
+#[test]
+fn unusable_input_is_refused_with_what_is_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text"), "no kernel").unwrap();
+    let mut kernel = vec![0; 0x400];
+    kernel[0x202..0x206].copy_from_slice(b"HdrS");
+    kernel[0x236] = 1;
+    std::fs::write(folder.path().join("image"), kernel).unwrap();
+    let machine = ["--machine", "pack:1 l3:1 core:2 pu:1"];
+    let with = |image: &'static str, more: &[&'static str]| {
+        let first = ["kernel", "run", "--image", image];
+        [&first[..], &machine, more].concat()
+    };
+    for (arguments, expected) in [
+        (with("text", &["true"]), "no kernel image: expected a file such as /boot/vmlinuz-VERSION"),
+        (with("absent", &["true"]), "absent"),
+        (vec!["kernel", "run", "--image", "image", "true"], "expected --machine"),
+        (
+            vec!["kernel", "run", "--image", "image", "--machine", "xeon-hcc-2s", "true"],
+            "has 480 CPUs; an emulated machine has at most 255",
+        ),
+        (with("image", &["--module", "null_blk", "true"]), "--modules"),
+        (with("image", &["--module", "./text.ko", "true"]), "text.ko"),
+        (with("image", &["./absent-program"]), "absent-program"),
+    ] {
+        let output = coreshard(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_booted_kernel_runs_a_command_and_its_status_is_the_commands() {
+    let Some(image) = image() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let image = image.to_str().unwrap();
+    let machine = "pack:2 numa:1 l3:1 core:2 pu:1";
+    let program = "nproc; cat /sys/devices/system/node/node1/cpulist; exit 7";
+    let arguments =
+        ["kernel", "run", "--image", image, "--machine", machine, "--", "sh", "-c", program];
+    let output = coreshard(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(7), "{}", said(&output));
+    let console = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(console.contains("4\n2-3\n"), "{console}");
+    let endless = ["--time-limit", "30", "--", "sleep", "1000"];
+    let output = coreshard(folder.path(), &[&arguments[..6], &endless].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("did not end within 30 s"), "{}", said(&output));
+}
+
+#[test]
+fn a_recorded_kernel_has_names_and_the_same_report_twice() {
+    let Some(image) = image() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let image = image.to_str().unwrap();
+    let machine = ["--machine", "pack:1 l3:1 core:4 pu:1"];
+    let program = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 0.1 & done; wait"];
+    let record = ["kernel", "record", "-o", "k.trace", "--image", image];
+    let output = coreshard(folder.path(), &[&record[..], &machine, &["--"], &program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let replay = || {
+        let arguments = ["replay", "k.trace", "--machine", "epyc-9654-2s", "--json", "-"];
+        let output = coreshard(folder.path(), &arguments);
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let report = replay();
+    let objects: Vec<_> =
+        report["lines"].as_array().unwrap().iter().map(|it| &it["object"]).collect();
+    let is_unnamed =
+        |object: &&&Value| object.as_str().is_some_and(|it| it.contains("unknown origin"));
+    assert!(objects.len() >= 10, "{objects:?}");
+    assert!(objects.iter().filter(is_unnamed).count() * 10 <= objects.len() * 3, "{objects:?}");
+    assert!(objects.iter().any(|object| **object == "runqueues"), "{objects:?}");
+    assert_eq!(report, replay());
+}
