@@ -241,6 +241,9 @@ fn a_producer_inside_an_item_of_the_queue_never_waits_for_itself() {
             assert_eq!(run.load(SeqCst), 1_000);
             if workers == 1 || ordered {
                 assert_eq!(called, 998, "all but the two that had room");
+            } else if workers == 2 {
+                // If the other worker gets no CPU for some scans, the monitor presumes it blocked, and no third may be started.
+                assert!(called < 998, "the other worker takes some");
             } else {
                 assert_eq!(called, 0, "{workers} workers");
             }
