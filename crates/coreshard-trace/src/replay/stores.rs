@@ -52,7 +52,7 @@ impl Stores {
         self.waiting.len()
     }
 
-    pub(super) fn push(&mut self, store: Store) {
+    pub(super) fn add_waiting(&mut self, store: Store) {
         self.waiting.push_back(store);
     }
 
@@ -63,7 +63,7 @@ impl Stores {
     }
 
     /// Records that the first store's line was requested and arrives at `due`.
-    pub(super) fn expect(&mut self, due: u64, is_taken_back: bool) {
+    pub(super) fn await_line(&mut self, due: u64, is_taken_back: bool) {
         self.due = due;
         self.is_taken_back = is_taken_back;
     }
@@ -74,13 +74,13 @@ impl Stores {
     }
 
     /// Returns the first store, whose line was requested.
-    pub(super) fn first(&self) -> Option<Store> {
+    pub(super) fn oldest(&self) -> Option<Store> {
         self.waiting.front().copied()
     }
 
     /// Returns the first store if its line was lost to another CPU.
     pub(super) fn taken_back(&self) -> Option<Store> {
-        self.first().filter(|_| self.is_taken_back)
+        self.oldest().filter(|_| self.is_taken_back)
     }
 
     /// Whether a load of these bytes is forwarded from here.

@@ -257,7 +257,7 @@ impl<'r> Replay<'r> {
     fn stores_leave(&mut self, cpu: usize, now: u64) {
         let Some(first) = self.cpus[cpu].stores.leave() else { return };
         let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
-        while let Some(next) = self.cpus[cpu].stores.first() {
+        while let Some(next) = self.cpus[cpu].stores.oldest() {
             if next.line == first.line {
                 self.note(&next, &here, now);
             } else {
@@ -265,7 +265,7 @@ impl<'r> Replay<'r> {
                 let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
                 let is_taken_back = self.note(&next, &outcome, now);
                 if outcome.source != LineSource::Hit {
-                    self.cpus[cpu].stores.expect(outcome.done_ps, is_taken_back);
+                    self.cpus[cpu].stores.await_line(outcome.done_ps, is_taken_back);
                     break;
                 }
             }
@@ -290,7 +290,7 @@ impl<'r> Replay<'r> {
             AccessKind::Modify => true,
             AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
             AccessKind::Load => {
-                its.stores.first().is_some_and(|first| first.line == *line)
+                its.stores.oldest().is_some_and(|first| first.line == *line)
                     && !its.stores.answers(access.address, u64::from(access.size_bytes), its.now)
             }
         };
@@ -570,7 +570,7 @@ impl<'r> Replay<'r> {
                 AccessKind::Store => {
                     its.stores.begin(address, size, now);
                     if its.stores.due().is_some() {
-                        its.stores.push(it);
+                        its.stores.add_waiting(it);
                         its.now += self.costs.hit_ps;
                         return;
                     }
@@ -614,8 +614,8 @@ impl<'r> Replay<'r> {
             && access.kind == AccessKind::Store
             && outcome.done_ps > outcome.end_ps
         {
-            its.stores.push(it);
-            its.stores.expect(outcome.done_ps, is_taken_back);
+            its.stores.add_waiting(it);
+            its.stores.await_line(outcome.done_ps, is_taken_back);
         }
     }
 
