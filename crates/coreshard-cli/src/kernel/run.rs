@@ -9,7 +9,7 @@ use super::guest_args::GuestArgs;
 const EXAMPLES: &str = "\
 Examples:
   coreshard kernel run --image /boot/vmlinuz-6.12 --machine grace nproc
-  coreshard kernel run --image vmlinuz --machine \"pack:2 numa:1 l3:1 core:8\" \\
+  coreshard kernel run --image vmlinuz --machine \"pack:2 numa:1 l3:1 core:8 pu:1\" \\
     --modules /lib/modules/6.12 --module \"null_blk nr_devices=1\" ./load";
 
 /// The options of `coreshard kernel run`.
