@@ -22,10 +22,11 @@ use crate::common::{
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 
 /// Parameters of every kernel that is booted. Without `lpj`, more virtual CPUs than real ones measure their delay loops for
-/// minutes; without `tsc=reliable`, the kernel finds that their clocks differ and reads one that all share; without `nokaslr`, symbols
-/// would have other addresses in each boot.
-const PARAMETERS: &str = "console=ttyS0 panic=-1 quiet lpj=10000000 tsc=reliable nokaslr nowatchdog nosoftlockup mitigations=off \
-                          rcupdate.rcu_cpu_stall_suppress=1";
+/// minutes. Without `tsc=reliable`, the kernel finds that their clocks differ, and reads one that all share. Without
+/// `nokaslr`, symbols would have other addresses in each boot. Without `slab_nomerge`, caches of objects of equal size are
+/// one, with the name of the first.
+const PARAMETERS: &str = "console=ttyS0 panic=-1 quiet lpj=10000000 tsc=reliable nokaslr nowatchdog nosoftlockup \
+                          mitigations=off slab_nomerge rcupdate.rcu_cpu_stall_suppress=1";
 /// Boots of a kernel that panics each time.
 const MOST_BOOTS: u32 = 3;
 /// How often a guest's state is looked at.
