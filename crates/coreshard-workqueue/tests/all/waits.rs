@@ -1,4 +1,4 @@
-//! Waits inside items: each ends, or is an error. The table of all waits is in `src/queue/README.md`.
+//! Waits inside items: each ends, or is an error. The table of all waits is in `docs/workqueue/waiting.md`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
