@@ -170,7 +170,7 @@ pub(super) fn proposals(types: &[TypeProposals]) -> String {
 /// Formats latent false sharing.
 pub(super) fn latent(found: &[LatentSharing]) -> String {
     if found.is_empty() {
-        return "no latent false sharing: no object would be contended at another address\n"
+        return "no latent false sharing: no object would lose more at another address than it does now\n"
             .to_owned();
     }
     let mut text = String::new();

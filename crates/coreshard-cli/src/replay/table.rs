@@ -51,7 +51,9 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
         let _ = writeln!(text, "sampled: the recording lacks {lack}");
     }
     let least = report.lines.first().map_or(0.0, |line| line.cost_ns / NEGLIGIBLE);
-    let counts = |line: &&LineView| shown.all_lines || line.cost_ns >= least;
+    // Without a finding, details would only distract from that.
+    let is_clean = report.findings.is_empty() && !shown.all_lines && !shown.is_c2c;
+    let counts = |line: &&LineView| shown.all_lines || !is_clean && line.cost_ns >= least;
     let mut lines: Vec<_> = report.lines.iter().filter(counts).collect();
     lines.sort_by_key(|line| line.is_c_library);
     for (number, line) in lines.iter().enumerate() {
@@ -59,13 +61,14 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
         one(&mut text, number, line, shown);
     }
     if lines.len() < report.lines.len() {
-        let _ = writeln!(
-            text,
-            "\neach of the others costs less than a hundredth of the first; --lines {} shows them",
-            report.lines.len()
-        );
+        let omitted = if is_clean {
+            "the costliest lines are left out, since none matters"
+        } else {
+            "each of the others costs less than a hundredth of the first"
+        };
+        let _ = writeln!(text, "\n{omitted}; --lines {} shows them", report.lines.len());
     }
-    if report.lines.len() > 1 {
+    if report.lines.len() > 1 && !is_clean {
         text.push_str("\nby object\n       cost   false  lines  object\n");
         for object in report.objects.iter().take(report.lines.len()) {
             let share = object.false_ns / object.cost_ns.max(1.0) * 100.0;

@@ -111,6 +111,10 @@ fn remedy(finding: &Finding) -> String {
     let gain = match finding.gain {
         Some(gain) if gain >= 1.01 => format!("; {gain:.2} × as fast"),
         Some(_) => "; no layout gains 1 %".to_owned(),
+        // Layouts are not tried here if there are too many accesses.
+        None if finding.advice.is_of_layout() && !finding.is_c_library => {
+            "; layout --replay predicts the gain".to_owned()
+        }
         None => String::new(),
     };
     format!("{}{gain}", finding.summary)
