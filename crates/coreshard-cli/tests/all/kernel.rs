@@ -93,7 +93,8 @@ fn a_recorded_kernel_has_names_and_the_same_report_twice() {
     let output = coreshard(folder.path(), &[&record[..], &machine, &["--"], &program].concat());
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let replay = || {
-        let arguments = ["replay", "k.trace", "--machine", "epyc-9654-2s", "--json", "-"];
+        let machine = ["--machine", "epyc-9654-2s", "--lines", "60"];
+        let arguments = [&["replay", "k.trace"][..], &machine, &["--json", "-"]].concat();
         let output = coreshard(folder.path(), &arguments);
         assert!(output.status.success(), "{}", said(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
