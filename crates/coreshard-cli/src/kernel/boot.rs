@@ -87,12 +87,13 @@ enum Outcome {
 
 /// Boots the guest, and returns its command's status.
 ///
-/// An emulator with several threads may run an instruction that the kernel has just replaced (see [`threads_of`]). So a
-/// kernel that panics before the command begins is booted again.
+/// Kernels panicked now and then while they booted in an emulator with several threads (see [`threads_of`]). So a kernel that
+/// panics before the command begins is booted again.
 pub(super) fn boot(boot: &Boot<'_>, follower: &mut dyn Follower) -> anyhow::Result<u8> {
     listen_for_interrupts()?;
+    let threads = threads_of(version()?);
     for left in (0..MOST_BOOTS).rev() {
-        match once(boot, follower)? {
+        match once(boot, threads, follower)? {
             Outcome::Status(status) => return Ok(status),
             Outcome::EarlyPanic(panic) if left > 0 => output::warn(&format!(
                 "note: the kernel panicked while it booted ({}), so it is booted again",
@@ -107,19 +108,14 @@ pub(super) fn boot(boot: &Boot<'_>, follower: &mut dyn Follower) -> anyhow::Resu
     unreachable!("the last boot returns");
 }
 
-fn once(boot: &Boot<'_>, follower: &mut dyn Follower) -> anyhow::Result<Outcome> {
+fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::Result<Outcome> {
     boot.guest.clear_memory()?;
     let channel = Channel::new()?;
     let initramfs = guest_file::with("coreshard-initramfs", &boot.initramfs)?;
     let mut command = Command::new(EMULATOR);
     command
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
-        .args([
-            "-accel",
-            threads_of(version()?),
-            "-cpu",
-            "max,vendor=GenuineIntel,l3-cache=on,la57=off",
-        ])
+        .args(["-accel", threads, "-cpu", "max,vendor=GenuineIntel,l3-cache=on,la57=off"])
         .args(["-machine", &boot.guest.machine_option()])
         .args(boot.guest.options())
         .args(channel.options())
@@ -238,8 +234,8 @@ fn absent(error: &std::io::Error) -> anyhow::Error {
     ))
 }
 
-/// Up to version 8, an emulator with a thread for each virtual CPU may run an instruction that another CPU has just replaced:
-/// the kernel then meets its own breakpoints, and panics. One thread for all takes about as long where there are more virtual
+/// In version 7.2 with a thread for each virtual CPU, three boots ended in a panic (`int3`). The likely cause, not proven: a CPU
+/// ran an instruction that another one had just replaced. With one thread for all, none did. One thread for all takes about as long where there are more virtual
 /// CPUs than real ones.
 const fn threads_of(version: u32) -> &'static str {
     if version < 9 { "tcg,thread=single" } else { "tcg,thread=multi" }
