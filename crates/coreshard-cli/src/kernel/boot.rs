@@ -234,9 +234,9 @@ fn absent(error: &std::io::Error) -> anyhow::Error {
     ))
 }
 
-/// In version 7.2 with a thread for each virtual CPU, three boots ended in a panic (`int3`). The likely cause, not proven: a CPU
-/// ran an instruction that another one had just replaced. With one thread for all, none did. One thread for all takes about as long where there are more virtual
-/// CPUs than real ones.
+/// In version 7.2 with a thread for each virtual CPU, three boots ended in a panic (`int3`). The likely cause, not proven: a
+/// CPU ran an instruction that another one had just replaced. With one thread for all, none did. That takes about as long if
+/// there are more virtual CPUs than real ones.
 const fn threads_of(version: u32) -> &'static str {
     if version < 9 { "tcg,thread=single" } else { "tcg,thread=multi" }
 }
