@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use coreshard_platform::Platform;
 
-pub(crate) use spans::{Label, SpanKind, TaskSpan, span, task_woken};
+pub(crate) use spans::{Label, SpanKind, TaskSpan, span};
 pub(crate) use tally::Tally;
 pub(crate) use times::Times;
 

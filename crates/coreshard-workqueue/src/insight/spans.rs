@@ -15,8 +15,11 @@ use std::any::type_name;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use coreshard_platform::{Lock, Platform};
 use tracing::Span;
 use tracing::span::Id;
+
+use super::diagnostic::say;
 
 /// The kind of work of a span, as the console's column `SpanKind` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,48 +82,72 @@ pub(crate) fn span(
 }
 
 /// The span of a future, from its spawn to its end; empty if spans are not enabled for the queue.
-#[derive(Debug)]
-pub(crate) struct TaskSpan(Option<Box<Span>>);
+pub(crate) struct TaskSpan<P: Platform>(Option<Box<OpenSpan<P>>>);
 
-impl TaskSpan {
+struct OpenSpan<P: Platform> {
+    /// The span's id in its subscriber; `None` without a subscriber.
+    id: Option<Id>,
+    /// `None` during a poll, and after the future's end.
+    span: Lock<P, Option<Span>>,
+}
+
+impl<P: Platform> TaskSpan<P> {
     pub(crate) fn off() -> Self {
         Self(None)
     }
 
     pub(crate) fn on<F>(queue: &str, location: &'static Location<'static>) -> Self {
-        Self(Some(Box::new(span(
-            queue,
-            SpanKind::Task,
-            type_name::<F>(),
-            size_of::<F>(),
-            location,
-        ))))
+        let span = span(queue, SpanKind::Task, type_name::<F>(), size_of::<F>(), location);
+        Self(Some(Box::new(OpenSpan { id: span.id(), span: Lock::new(Some(span)) })))
     }
 
-    /// Calls `poll` inside the span.
+    /// Calls `poll` inside the span. If it panics, the span ends.
     #[inline]
     pub(crate) fn poll<R>(&self, poll: impl FnOnce() -> R) -> R {
         match &self.0 {
             None => poll(),
-            Some(span) => {
-                if let Some(id) = span.id() {
-                    waker_used(&id, "waker.clone");
-                }
-                span.in_scope(poll)
-            }
+            Some(open) => open.poll(poll),
         }
     }
 
-    /// The span's id in its subscriber; `None` without a subscriber.
-    pub(crate) fn id(&self) -> Option<Id> {
-        self.0.as_ref()?.id()
+    /// Reports that the future was woken, and will be polled.
+    #[inline]
+    pub(crate) fn woken(&self) {
+        if let Some(open) = &self.0 {
+            // A waker's caller is not to meet a subscriber's panic.
+            say(|| open.report("waker.wake"));
+        }
+    }
+
+    /// Ends the span.
+    #[inline]
+    pub(crate) fn end(&self) {
+        if let Some(open) = &self.0 {
+            drop(open.take());
+        }
     }
 }
 
-/// Reports that the future with this span was woken, and will be polled.
-#[cold]
-pub(crate) fn task_woken(span: &Id) {
-    waker_used(span, "waker.wake");
+impl<P: Platform> OpenSpan<P> {
+    #[cold]
+    fn poll<R>(&self, poll: impl FnOnce() -> R) -> R {
+        let Some(span) = self.take() else { return poll() };
+        self.report("waker.clone");
+        let result = span.in_scope(poll);
+        *self.span.lock() = Some(span);
+        result
+    }
+
+    fn take(&self) -> Option<Span> {
+        self.span.lock().take()
+    }
+
+    #[cold]
+    fn report(&self, op: &'static str) {
+        if let Some(id) = &self.id {
+            waker_used(id, op);
+        }
+    }
 }
 
 fn waker_used(span: &Id, op: &'static str) {

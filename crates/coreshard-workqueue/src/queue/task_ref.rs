@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use coreshard_platform::{AtomicInt, Platform};
+use coreshard_topology::CpuId;
 
 use super::shared::Shared;
 use super::waiting_tasks::{LEFT, ListedAt, WaitingTask};
@@ -18,7 +19,8 @@ use super::waiting_tasks::{LEFT, ListedAt, WaitingTask};
 /// The right to access a queue for as long as a task exists.
 pub(crate) struct TaskRef<P: Platform> {
     shared: NonNull<Shared<P>>,
-    count: u32,
+    /// The CPU in whose pod the task is polled.
+    cpu: CpuId,
     /// The task's place among the waiting ones.
     listed_at: ListedAt<P>,
 }
@@ -40,13 +42,16 @@ impl<P: Platform> TaskRef<P> {
         }
     }
 
-    /// Counts one more task in `pod`. The caller holds the queue.
-    pub(crate) fn new(shared: &Arc<Shared<P>>, pod: usize) -> Self {
-        let count = pod % shared.task_counts.counts.len();
+    /// Counts one more task. The caller holds the queue.
+    pub(crate) fn new(shared: &Arc<Shared<P>>, cpu: CpuId) -> Self {
         // Relaxed: the queue's last holder leaves only after the caller's hold on the queue has ended.
-        shared.task_counts.counts[count].fetch_add(1, Relaxed);
+        shared.task_counts.count_near(cpu).fetch_add(1, Relaxed);
         let shared = NonNull::new(Arc::as_ptr(shared).cast_mut()).expect("an Arc is not null");
-        Self { shared, count: count as u32, listed_at: ListedAt::none() }
+        Self { shared, cpu, listed_at: ListedAt::none() }
+    }
+
+    pub(crate) fn polled_on(&self) -> CpuId {
+        self.cpu
     }
 
     /// Lists the task as waiting. Returns false if the queue was shut down at once.
@@ -55,19 +60,16 @@ impl<P: Platform> TaskRef<P> {
     /// It must be this reference's task, and no other thread may call this or [`Self::unlist`] concurrently. The task must live
     /// until [`Self::unlist`] was called.
     pub(crate) unsafe fn list(&self, task: WaitingTask) -> bool {
-        let waiting = &self.queue().task_counts.waiting[self.count as usize];
         // SAFETY: by this function's contract.
-        unsafe { self.listed_at.list(waiting, task) }
+        unsafe { self.listed_at.list(self.queue().task_counts.waiting_near(self.cpu), task) }
     }
 
     /// # Safety
     /// As for [`Self::list`].
     #[inline]
     pub(crate) unsafe fn unlist(&self) {
-        let waiting =
-            || &**self.queue().task_counts.waiting.get(self.count as usize).expect("it has a list");
         // SAFETY: by this function's contract.
-        unsafe { self.listed_at.unlist(waiting) };
+        unsafe { self.listed_at.unlist(|| self.queue().task_counts.waiting_near(self.cpu)) };
     }
 
     pub(crate) fn queue(&self) -> &Shared<P> {
@@ -79,7 +81,7 @@ impl<P: Platform> TaskRef<P> {
 impl<P: Platform> Drop for TaskRef<P> {
     fn drop(&mut self) {
         // AcqRel: every task's accesses to the queue happen before the queue is freed.
-        let before = self.queue().task_counts.counts[self.count as usize].fetch_sub(1, AcqRel);
+        let before = self.queue().task_counts.count_near(self.cpu).fetch_sub(1, AcqRel);
         if before == LEFT | 1 {
             // SAFETY: `leave` kept a reference for this count, and this was its last task.
             drop(unsafe { Arc::from_raw(self.shared.as_ptr().cast_const()) });

@@ -13,6 +13,7 @@
 use std::ptr::NonNull;
 
 use coreshard_platform::{AtomicInt, DataCell, Lock, Padded, Platform};
+use coreshard_topology::CpuId;
 
 /// A waiting task.
 #[derive(Clone, Copy)]
@@ -148,7 +149,7 @@ pub(super) const LEFT: u64 = 1 << 63;
 pub(crate) struct TaskCounts<P: Platform> {
     pub(super) counts: Box<[Padded<P::AtomicU64>]>,
     /// The waiting tasks, by the same counts.
-    pub(super) waiting: Box<[Padded<WaitingTasks<P>>]>,
+    waiting: Box<[Padded<WaitingTasks<P>>]>,
 }
 
 impl<P: Platform> TaskCounts<P> {
@@ -157,6 +158,16 @@ impl<P: Platform> TaskCounts<P> {
             counts: (0..pods).map(|_| Padded::new(P::AtomicU64::new(0))).collect(),
             waiting: (0..pods).map(|_| Padded::new(WaitingTasks::new())).collect(),
         }
+    }
+
+    /// The count of the tasks that are polled near `cpu`.
+    pub(super) fn count_near(&self, cpu: CpuId) -> &P::AtomicU64 {
+        &self.counts[cpu.index() % self.counts.len()]
+    }
+
+    /// Those of them that wait.
+    pub(super) fn waiting_near(&self, cpu: CpuId) -> &WaitingTasks<P> {
+        &self.waiting[cpu.index() % self.waiting.len()]
     }
 
     /// Drops the tasks that wait, and any that would wait later.

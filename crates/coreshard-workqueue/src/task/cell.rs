@@ -34,8 +34,6 @@ use crate::timers::Timers;
 pub(super) trait Schedule<P: Platform>: Send + Sync {
     /// Sends it, to be run once; returns it if no worker would run it.
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>>;
-    /// Called when the task was woken, and is to be sent.
-    fn woken(&self) {}
     /// Returns the timers whose threads may run the task's leftovers; `None` if there are none.
     fn callbacks(&self) -> Option<Arc<Timers<P>>> {
         None
@@ -63,16 +61,13 @@ pub(super) type Outcome<P, T> = Option<Result<T, Unclaimed<P>>>;
 pub(super) struct Head<P: Platform> {
     pub(super) state: TaskState<P>,
     table: &'static CellTable<P>,
-    /// The waker of the handle's owner.
-    awaiter: Lock<P, Option<Waker>>,
-    /// The process that created it: it is not polled in one forked from that.
-    process_generation: u32,
+    awaiter: Awaiter<P>,
 }
 
 impl<P: Platform> Head<P> {
     /// Returns true in a process that was forked from the one that polls it.
     pub(super) fn is_orphaned(&self) -> bool {
-        P::process_generation() != self.process_generation
+        P::process_generation() != self.awaiter.process_generation
     }
 
     /// Returns true if it was not done when this process was forked.
@@ -84,9 +79,28 @@ impl<P: Platform> Head<P> {
     #[inline]
     fn forget_awaiter(&self) {
         if self.state.load() & AWAITED != 0 && !self.is_orphaned() {
-            let waker = self.awaiter.lock().take();
-            drop(user::discard(waker));
+            drop(user::discard(self.awaiter.take()));
         }
+    }
+}
+
+/// The waker of the handle's owner. The lock's word stands beside another one: [`Lock`] would fill it up to 8 bytes.
+struct Awaiter<P: Platform> {
+    waker: P::Cell<Option<Waker>>,
+    lock: Lock<P, ()>,
+    /// The process that created the task: it is not polled in one forked from that.
+    process_generation: u32,
+}
+
+impl<P: Platform> Awaiter<P> {
+    fn with<R>(&self, call: impl FnOnce(&mut Option<Waker>) -> R) -> R {
+        let _guard = self.lock.lock();
+        // SAFETY: all accesses are here, under the lock.
+        self.waker.with_mut(|waker| call(unsafe { &mut *waker }))
+    }
+
+    fn take(&self) -> Option<Waker> {
+        self.with(Option::take)
     }
 }
 
@@ -109,11 +123,12 @@ struct CellTable<P: Platform> {
 pub(super) struct TaskCell<P: Platform, F: Future, S> {
     pub(super) head: Head<P>,
     schedule: UnsafeCell<ManuallyDrop<S>>,
+    span: TaskSpan<P>,
     body: P::Cell<Body<P, F>>,
 }
 
 enum Body<P: Platform, F: Future> {
-    Future(F, TaskSpan),
+    Future(F),
     Outcome(Outcome<P, F::Output>),
 }
 
@@ -325,17 +340,21 @@ where
     };
 
     /// Creates a task and the right to its first poll; the caller receives a reference as its handle.
-    pub(super) fn new(future: F, span: TaskSpan, schedule: S) -> (NonNull<Self>, Runnable<P>) {
+    pub(super) fn new(future: F, span: TaskSpan<P>, schedule: S) -> (NonNull<Self>, Runnable<P>) {
         let head = Head {
             state: TaskState::new(),
             table: const { &Self::TABLE },
-            awaiter: Lock::new(None),
-            process_generation: P::process_generation(),
+            awaiter: Awaiter {
+                waker: P::Cell::new(None),
+                lock: Lock::new(()),
+                process_generation: P::process_generation(),
+            },
         };
         let task = Box::new(Self {
             head,
             schedule: UnsafeCell::new(ManuallyDrop::new(schedule)),
-            body: P::Cell::new(Body::Future(future, span)),
+            span,
+            body: P::Cell::new(Body::Future(future)),
         });
         let task = NonNull::from(Box::leak(task));
         (task, Runnable(task.cast()))
@@ -343,9 +362,10 @@ where
 
     unsafe fn send(head: NonNull<Head<P>>) -> Option<Runnable<P>> {
         // SAFETY: the caller counts as a sender: the schedule function exists.
-        let schedule = unsafe { &*head.cast::<Self>().as_ref().schedule.get() };
-        schedule.woken();
-        schedule.send(Runnable(head))
+        let task = unsafe { head.cast::<Self>().as_ref() };
+        task.span.woken();
+        // SAFETY: as above.
+        unsafe { &*task.schedule.get() }.send(Runnable(head))
     }
 
     unsafe fn callbacks(head: NonNull<Head<P>>) -> Option<Arc<Timers<P>>> {
@@ -379,10 +399,10 @@ where
         let poll = || {
             // SAFETY: RUNNING is set: no other thread accesses the body, which does not move.
             task.body.with_mut(|body| match unsafe { &mut *body } {
-                Body::Future(future, span) => {
+                Body::Future(future) => {
                     // SAFETY: as above.
                     let future = unsafe { Pin::new_unchecked(future) };
-                    span.poll(|| future.poll(&mut Context::from_waker(&waker)))
+                    task.span.poll(|| future.poll(&mut Context::from_waker(&waker)))
                 }
                 Body::Outcome(_) => unreachable!("a task that is done is not polled"),
             })
@@ -448,7 +468,10 @@ where
         unsafe { (*task.schedule.get()).unlist() };
         // SAFETY: RUNNING is set; the future is dropped in place, once, and its place is overwritten.
         task.body.with_mut(|body| unsafe {
-            let dropped = user::call(|| std::ptr::drop_in_place(body));
+            let dropped = user::call(|| {
+                std::ptr::drop_in_place(body);
+                task.span.end();
+            });
             std::ptr::write(body, Body::Outcome(outcome));
             dropped.err().into_iter().for_each(report);
         });
@@ -459,7 +482,7 @@ where
             }
         });
         if seen & AWAITED != 0 {
-            let awaiter = task.head.awaiter.lock().take();
+            let awaiter = task.head.awaiter.take();
             // This is a sender, so the queue is alive.
             let woken = awaiter.map_or(Ok(()), user::wake);
             woken.err().into_iter().for_each(report);
@@ -481,7 +504,7 @@ where
         // SAFETY: as above.
         task.body.with_mut(|body| match unsafe { &mut *body } {
             Body::Outcome(outcome) => outcome.take(),
-            Body::Future(..) => unreachable!("a task that is done has no future"),
+            Body::Future(_) => unreachable!("a task that is done has no future"),
         })
     }
 
@@ -498,10 +521,9 @@ where
         let Head { state, awaiter, .. } = whole;
         if state.load() & DONE == 0 {
             let is_known = |known: &Waker| known.will_wake(context.waker());
-            if !awaiter.lock().as_ref().is_some_and(is_known) {
+            if !awaiter.with(|waker| waker.as_ref().is_some_and(is_known)) {
                 let waker = context.waker().clone();
-                let before = awaiter.lock().replace(waker);
-                drop(before);
+                drop(awaiter.with(|known| known.replace(waker)));
             }
             if !state.await_end() {
                 return Poll::Pending;

@@ -35,12 +35,11 @@ use std::task::{Context, Poll};
 use coreshard_platform::Platform;
 use coreshard_platform::user::{self, Thrown};
 use coreshard_topology::CpuId;
-use tracing::span::Id;
 
 use crate::base::budget;
 use crate::base::error::Refused;
-use crate::insight::diagnostic::{say, say_panic};
-use crate::insight::{self, Label};
+use crate::insight::Label;
+use crate::insight::diagnostic::say_panic;
 use crate::queue::{
     Origin, Panic, Reservation, Shared, SubmitPermit, TaskRef, Unclaimed, WaitingTask, WhenFull,
     Workqueue,
@@ -364,27 +363,19 @@ where
 /// Sends polls to the queue.
 struct Home<P: Platform> {
     task_ref: TaskRef<P>,
-    cpu: CpuId,
-    /// The future's span, which wake-up events refer to; `None` without spans.
-    span: Option<Id>,
 }
 
 impl<P: Platform> Schedule<P> for Home<P> {
     /// Sends the next poll; returns it if the queue is closed.
     #[inline]
     fn send(&self, runnable: Runnable<P>) -> Option<Runnable<P>> {
-        match self.task_ref.queue().enter_near(self.cpu, Origin::WokenTask, WhenFull::Exceed) {
+        let cpu = self.task_ref.polled_on();
+        match self.task_ref.queue().enter_near(cpu, Origin::WokenTask, WhenFull::Exceed) {
             Ok(entry) => {
                 entry.send_as(|| Label::Part, runnable);
                 None
             }
             Err(_closed) => Some(runnable),
-        }
-    }
-
-    fn woken(&self) {
-        if let Some(span) = &self.span {
-            say(|| insight::task_woken(span));
         }
     }
 
@@ -528,7 +519,7 @@ where
     F::Output: Send + 'static,
 {
     let span = entry.task_span::<F>();
-    let home = Home { task_ref: TaskRef::new(shared, cpu.index()), cpu, span: span.id() };
+    let home = Home { task_ref: TaskRef::new(shared, cpu) };
     let (task, runnable) = cell::TaskCell::new(future, span, home);
     entry.send_as(|| Label::Part, runnable);
     // SAFETY: created just now, with a reference for its handle.

@@ -170,7 +170,7 @@ impl<P: Platform> SubmitPermit<'_, P> {
 
     /// Returns the span of a future of type `F` on this queue.
     #[track_caller]
-    pub(crate) fn task_span<F>(&self) -> TaskSpan {
+    pub(crate) fn task_span<F>(&self) -> TaskSpan<P> {
         let core = &self.link().core;
         if core.insight.spans {
             TaskSpan::on::<F>(&core.name, Location::caller())

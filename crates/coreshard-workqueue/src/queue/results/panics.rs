@@ -85,8 +85,11 @@ coreshard_topology::readable_debug!(Panic);
 impl std::error::Error for Panic {}
 
 /// An item's panic for the owner of its handle; if it is not claimed, it goes to the queue's panic handler.
-pub(crate) struct Unclaimed<P: Platform> {
-    thrown: Option<Thrown>,
+/// One word, since each result has room for one.
+pub(crate) struct Unclaimed<P: Platform>(Option<Box<Owned<P>>>);
+
+struct Owned<P: Platform> {
+    thrown: Thrown,
     core: Option<Arc<QueueCore<P>>>,
 }
 
@@ -94,30 +97,34 @@ impl<P: Platform> Unclaimed<P> {
     /// A panic of the item that this worker runs.
     #[cold]
     pub(crate) fn here(thrown: Thrown) -> Self {
-        Self { thrown: Some(thrown), core: core_here() }
+        Self::owned(thrown, core_here())
     }
 
     /// A panic of an item or a future of this queue.
     #[cold]
     pub(crate) fn of(core: &Arc<QueueCore<P>>, thrown: Thrown) -> Self {
-        Self { thrown: Some(thrown), core: Some(Arc::clone(core)) }
+        Self::owned(thrown, Some(Arc::clone(core)))
     }
 
     /// A panic of no queue: if it is not claimed, it is not reported.
     #[cold]
     pub(crate) fn of_nobody(thrown: Thrown) -> Self {
-        Self { thrown: Some(thrown), core: None }
+        Self::owned(thrown, None)
+    }
+
+    fn owned(thrown: Thrown, core: Option<Arc<QueueCore<P>>>) -> Self {
+        Self(Some(Box::new(Owned { thrown, core })))
     }
 
     /// Claims the panic: the caller reports it.
     pub(crate) fn claim(mut self) -> Thrown {
-        self.thrown.take().expect("it is claimed once")
+        self.0.take().expect("it is claimed once").thrown
     }
 }
 
 impl<P: Platform> Drop for Unclaimed<P> {
     fn drop(&mut self) {
-        if let (Some(thrown), Some(core)) = (self.thrown.take(), &self.core) {
+        if let Some(Owned { thrown, core: Some(core) }) = self.0.take().map(|owned| *owned) {
             core.on_panic(thrown);
         }
     }
