@@ -43,10 +43,19 @@ impl ThreadHandle for SimThread {
 
 impl Sim {
     /// Lets the running thread compute for `duration` without accessing memory.
+    #[track_caller]
     pub fn compute(duration: Duration) {
         let sim = engine::expect_sim("a thread computes");
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / NS);
-        engine::charge(sim, |_| ns.saturating_mul(NS));
+        engine::compute(sim, ns.saturating_mul(NS), Location::caller());
+    }
+
+    /// Reports that the program has got ahead, so that its retries are no livelock.
+    ///
+    /// A program whose threads run forever calls it whenever it has finished something. Does nothing outside a
+    /// simulation.
+    pub fn progress() {
+        engine::with_current(SimState::note_progress);
     }
 
     /// Returns true on a host thread that runs simulated code.

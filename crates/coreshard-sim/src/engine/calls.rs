@@ -122,6 +122,14 @@ pub(crate) fn charge(sim: NonNull<SimState>, cost: impl FnOnce(&Costs) -> Ps) {
     });
 }
 
+/// Charges the running thread for a computation, which a program may repeat forever.
+pub(crate) fn compute(sim: NonNull<SimState>, time: Ps, site: Site) {
+    charge(sim, |_| time);
+    if with(sim, |sim| sim.only_computes(site)) {
+        suspend(sim, Pause::NotNext);
+    }
+}
+
 /// Reports that the running thread may leave its CPU.
 pub(super) fn might_sleep(sim: NonNull<SimState>, does: &str, site: Site) {
     with(sim, |sim| sim.might_sleep(does, site));

@@ -110,6 +110,7 @@ impl SimState {
         fifo_priority: u8,
         body: Box<dyn FnOnce() + Send>,
     ) -> Result<usize, SpawnError> {
+        self.note_progress();
         let task = self
             .sched
             .new_task(&mut spec, fifo_priority, &self.hw)
@@ -142,6 +143,7 @@ impl SimState {
 
     /// Handles the end of a CPU's thread.
     pub(super) fn finish_thread(&mut self, number: usize) {
+        self.note_progress();
         let (body, joiners) = self.threads.finish(number);
         // SAFETY: as in `new_thread`.
         unsafe { &mut *self.arena() }.take_stack_back(body.into_stack());

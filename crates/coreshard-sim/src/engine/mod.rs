@@ -17,6 +17,7 @@
 //! | `faults/` | injected faults: random, or by a call's number |
 //! | `hardware/` | time, CPUs that spin, store buffers, the trace; the caches are in [`memory`](crate::memory) |
 //! | `scheduler/` | run queues, idle CPUs, hotplug |
+//! | `progress` | finds runs that never end |
 //! | `threads`, `wait_queues`, `waited_at`, `items` | the state of each thread, and the reason of its wait |
 //! | `hand`, `inheritance` | runs by hand; locks that lend priority |
 //! | `state` | the root, which contains all these, and how simulated code reaches it |
@@ -33,6 +34,7 @@ mod inherit;
 mod inheritance;
 mod items;
 mod kernel;
+mod progress;
 mod pulse;
 mod run;
 mod scheduler;
@@ -45,8 +47,8 @@ mod wait_queues;
 mod waited_at;
 
 pub(crate) use calls::{
-    access, buffer_store, charge, cpu_time_of, is_waiting, item_begins, item_is_over, join,
-    let_run, modify, preemption_point, set_affinity, sleep, spawn, spin_hint, spin_in_queue,
+    access, buffer_store, charge, compute, cpu_time_of, is_waiting, item_begins, item_is_over,
+    join, let_run, modify, preemption_point, set_affinity, sleep, spawn, spin_hint, spin_in_queue,
     switch_point, wait, wake, watch, yield_now,
 };
 pub use faults::{

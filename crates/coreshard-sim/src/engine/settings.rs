@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(super) record_timeline: bool,
     pub(super) time_limit: Duration,
     pub(super) turn_limit: u64,
+    pub(super) progress_limit: u64,
     pub(super) settle: Duration,
     pub(super) faults: Faults,
     pub(super) at_waits: bool,

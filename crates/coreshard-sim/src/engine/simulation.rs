@@ -17,6 +17,9 @@ use crate::profile::Profile;
 use crate::report::{LineReport, Timeline};
 use crate::space::{Arena, in_host};
 
+/// The accesses that a program may make without progress.
+const PROGRESS_LIMIT: u64 = 4_000_000_000;
+
 /// The options of a simulation. Equal options give equal runs.
 #[derive(Clone, Debug)]
 pub struct Simulation<'machine> {
@@ -128,6 +131,9 @@ setters! {
     time_limit: Duration;
     /// Sets the number of thread turns after which a run is aborted. Default: unlimited.
     turn_limit: u64;
+    /// Sets the number of accesses without [progress](crate::Sim::progress) after which a run is aborted, with the
+    /// last access of each thread. Default: four billion, some minutes of host time.
+    progress_limit: u64;
     /// Sets the virtual time to wait for sleeping threads after the program has returned, such as one that
     /// checks periodically whether it is still needed. Their memory is then released. If they are abandoned
     /// instead, the simulation's range of addresses stays reserved, and a process has only some hundreds of them. This
@@ -153,9 +159,16 @@ impl<'machine> Simulation<'machine> {
         let settings = Settings {
             time_limit: Duration::from_secs(3_600),
             turn_limit: u64::MAX,
+            progress_limit: PROGRESS_LIMIT,
             ..Settings::default()
         };
         Self { machine, settings }
+    }
+
+    /// Returns the simulated machine.
+    #[must_use]
+    pub const fn machine(&self) -> &'machine Machine {
+        self.machine
     }
 
     /// Sets where threads are switched. Default: [`Switching::Anywhere`].

@@ -13,11 +13,12 @@ use super::hand::Hand;
 use super::hardware::{Event, Hardware, LOOKS};
 use super::inheritance::Inheritance;
 use super::items::Items;
+use super::progress::{Check, LastAccess, Progress};
 use super::scheduler::Scheduler;
 use super::settings::Settings;
 use super::threads::{FIRST, HeldLock, Suspender, Threads, Wait};
 use super::wait_queues::WaitQueues;
-use crate::machine::{Machine, Ps};
+use crate::machine::{Machine, Ps, ps};
 use crate::memory::Access;
 use crate::profile::Profile;
 use crate::report::Site;
@@ -167,6 +168,7 @@ pub(crate) struct SimState {
     clock_ahead: Ps,
     /// The number of open read-side sections.
     readings: u64,
+    progress: Progress,
 }
 
 impl SimState {
@@ -200,6 +202,7 @@ impl SimState {
             node_ids: machine.topology().node_ids().to_vec(),
             clock_ahead: 0,
             readings: 0,
+            progress: Progress::new(settings.progress_limit),
             settings,
         }
     }
@@ -331,6 +334,58 @@ impl SimState {
             self.looks_around(LOOKS);
         }
         spins
+            || self.progress.is_due(self.hw.trace.simulated())
+                && self.is_stuck(address, access, site)
+    }
+
+    /// Records that the program has made progress.
+    pub(crate) const fn note_progress(&mut self) {
+        self.progress.note(self.hw.trace.simulated());
+    }
+
+    /// Called now and then after an access. Returns true if the run must end.
+    #[cold]
+    fn is_stuck(&mut self, address: usize, access: Access, site: Site) -> bool {
+        match self.progress.check(self.hw.trace.simulated()) {
+            Check::Limits => self.exceeds_limits(),
+            Check::Record => {
+                let place = self.hw.place(address);
+                self.threads[self.hw.thread].last_access = Some(LastAccess { place, access, site });
+                false
+            }
+            Check::Report(accesses) => {
+                self.broken_rule.get_or_insert_with(|| {
+                    in_host(|| {
+                        format!(
+                            "the simulated program makes no progress: no thread has started or ended, and no item \
+                             has begun, for {accesses} accesses to memory"
+                        )
+                    })
+                });
+                true
+            }
+        }
+    }
+
+    /// Returns true once the run must end, although no event says so.
+    fn exceeds_limits(&self) -> bool {
+        self.is_to_stop() || self.hw.now > ps(self.settings.time_limit)
+    }
+
+    /// Called when the running thread has computed. Returns true if the run must end.
+    pub(super) fn only_computes(&mut self, site: Site) -> bool {
+        let (is_due, too_many) = self.progress.note_compute(self.hw.trace.accesses);
+        let Some(computes) = too_many else { return is_due && self.exceeds_limits() };
+        let name = &self.threads[self.hw.thread].name;
+        self.broken_rule.get_or_insert_with(|| {
+            in_host(|| {
+                format!(
+                    "thread {name:?} makes no progress: it has computed {computes} times, last at {site}, without an \
+                     access to memory, a wait or an end"
+                )
+            })
+        });
+        true
     }
 
     /// Returns true if storing `value` releases a lock that threads spin for in a queue. The word must then
@@ -481,6 +536,7 @@ impl SimState {
         let number = self.hw.thread;
         let thread = &mut self.threads[number];
         if !is_void {
+            self.progress.note(self.hw.trace.simulated());
             self.items.note_begun();
             if let Some(hand) = self.hand.as_mut().filter(|_| thread.item().is_none()) {
                 hand.item_begins();

@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 use coreshard_platform::{LocalKey, ThreadId};
 use corosensei::{Coroutine, Yielder};
 
+use super::progress::LastAccess;
 use super::waited_at::WaitedAt;
 use crate::machine::Ps;
 use crate::memory::{Outcome, Place};
@@ -85,6 +86,8 @@ pub(super) struct Thread {
     /// During a watch: turns that ended before it continues, and whether its CPU is interrupted then.
     pub(super) turns_over: u64,
     pub(super) is_interrupted: bool,
+    /// Recorded once the program makes no progress.
+    pub(super) last_access: Option<LastAccess>,
 }
 
 impl Thread {
@@ -107,6 +110,7 @@ impl Thread {
             granted: None,
             turns_over: 0,
             is_interrupted: false,
+            last_access: None,
         }
     }
 

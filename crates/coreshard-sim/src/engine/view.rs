@@ -9,7 +9,7 @@ use coreshard_topology::CpuId;
 use super::state::SimState;
 use super::threads::{ThreadState, Wait};
 use crate::machine::NS;
-use crate::memory::Place;
+use crate::memory::{Access, Place};
 use crate::report::bare_name;
 
 /// The view of a run from outside, at one moment of virtual time.
@@ -198,9 +198,18 @@ fn runs(sim: &SimState, number: usize) -> String {
     if sim.sched.current(cpu) != Some(number) {
         return format!("is runnable, and waits for CPU {id}");
     }
+    let last = sim.threads[number].last_access.map(|last| {
+        let does = match last.access {
+            Access::Load => "loads",
+            Access::Store => "stores to",
+            _ => "modifies",
+        };
+        format!(", and {does} {} at {}", name_of(sim, last.place), last.site)
+    });
+    let last = last.unwrap_or_default();
     match sim.hw.spinning.first_line(cpu) {
-        Some(line) => format!("spins on {}, on CPU {id}", name_of(sim, line)),
-        None => format!("runs on CPU {id}"),
+        Some(line) => format!("spins on {}, on CPU {id}{last}", name_of(sim, line)),
+        None => format!("runs on CPU {id}{last}"),
     }
 }
 

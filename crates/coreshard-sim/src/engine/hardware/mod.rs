@@ -42,9 +42,17 @@ pub(crate) struct Trace {
     pub(crate) hash: u64,
     pub(crate) accesses: u64,
     pub(crate) misses: u64,
+    /// Accesses that CPUs have slept through.
+    pub(crate) slept_over: u64,
 }
 
 impl Trace {
+    /// Returns the number of accesses that were simulated one by one.
+    #[inline]
+    pub(crate) const fn simulated(&self) -> u64 {
+        self.accesses - self.slept_over
+    }
+
     #[inline]
     fn note_access(&mut self, cpu: usize, what: u64, time: Ps) {
         self.accesses += 1;
@@ -110,7 +118,7 @@ impl Hardware {
             noise: Noise::new(machine.costs().variation, seed),
             memory,
             recorder: records.then(recorder),
-            trace: Trace { hash: mix(seed), accesses: 0, misses: 0 },
+            trace: Trace { hash: mix(seed), accesses: 0, misses: 0, slept_over: 0 },
             awaits_since: vec![0; cpus],
             spinning: Spinning::new(cpus),
             stores: StoreBuffers::new(cpus),
@@ -131,7 +139,9 @@ impl Hardware {
         self.now = time;
         self.spinning.stop(cpu, &mut self.memory);
         let slept = self.spinning.take_slept_over(cpu, time);
-        self.trace.accesses += slept.map_or(0, |slept| slept.accesses);
+        let accesses = slept.map_or(0, |slept| slept.accesses);
+        self.trace.accesses += accesses;
+        self.trace.slept_over += accesses;
         Some(slept)
     }
 
