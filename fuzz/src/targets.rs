@@ -21,7 +21,7 @@ use coreshard_topology::{CpuSet, Pods, Scope, ShardSize, Topology, Usable, input
 pub type Target = fn(&[u8]);
 
 /// All of them but the canary, by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("cpu_list", cpu_list),
     ("cpu_mask", cpu_mask),
     ("synthetic", synthetic),
@@ -30,6 +30,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("machine_settings", machine_settings),
     ("workqueue_trace", workqueue_trace),
     ("machine_file", machine_file),
+    ("contention_file", contention_file),
     ("words", words),
     ("job_file", job_file),
     ("insight_frame", insight_frame),
@@ -175,6 +176,25 @@ pub fn machine_file(data: &[u8]) {
     match coreshard_sim::Machine::from_toml("machine.toml", text) {
         Ok(machine) => is_sound(machine.topology()),
         Err(error) => told(error),
+    }
+}
+
+/// A description, each remedy of it, and the queueing model's figures, which are finite.
+pub fn contention_file(data: &[u8]) {
+    use coreshard_sim::contend::{Contention, Remedy, queueing};
+    let Some(text) = text(data) else { return };
+    let contention = match Contention::from_toml("it.toml", text) {
+        Ok(contention) => contention,
+        Err(error) => return told(error),
+    };
+    let machine = coreshard_sim::Machine::pocket();
+    let changed = Remedy::ALL.into_iter().filter_map(|remedy| remedy.apply(&contention));
+    for contention in std::iter::once(contention.clone()).chain(changed) {
+        for threads in [1, 16] {
+            let found = queueing::predict(&contention, &machine, threads, 10.0);
+            assert!(found.per_sec.is_finite() && found.steps_ns >= 0.0, "{found:?}");
+            assert!(found.busy.iter().all(|it| (0.0..=1.0).contains(it)), "{found:?}");
+        }
     }
 }
 

@@ -43,6 +43,7 @@
 //! 6. `report`: the lines and fields that cost time; timelines.
 //! 7. [`Caches`]: the memory system alone, for accesses of programs that are not simulated.
 //! 8. [`search`]: many short runs with injected faults, and how to replay one.
+//! 9. [`contend`]: a program's contention in a few lines, simulated and beside it a queueing model.
 //!
 //! The model omits the capacity of caches, memory bandwidth, instructions that access no simulated memory
 //! (use [`Sim::compute`] for them), and memory orders weaker than x86's. The first simulation of a process
@@ -54,6 +55,7 @@
 
 mod atomic;
 mod caches;
+pub mod contend;
 mod cpu_mask;
 mod engine;
 mod machine;

@@ -31,6 +31,8 @@ macro_rules! costs {
             pub(crate) scheduler: Option<SchedulerCosts>,
             /// By how much costs vary, and how often CPUs are interrupted; `None`: costs are constant.
             pub(crate) variation: Option<Variation>,
+            /// How fast a core computes while others do; `None`: as fast as alone.
+            pub(crate) cores: Option<BusyCores>,
         }
 
         /// Each key of `[costs]` in a file, when it is required, and its field.
@@ -169,6 +171,15 @@ pub(crate) struct Variation {
     pub(crate) interrupted_every: Ps,
     /// The duration of an interruption.
     pub(crate) interrupted_for: Ps,
+}
+
+/// How fast a core computes while others do, in thousandths of its speed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BusyCores {
+    /// The clock while all cores compute.
+    pub(crate) all_core_clock: u64,
+    /// The speed of a CPU while its core's other CPUs compute.
+    pub(crate) smt_share: u64,
 }
 
 /// An idle state of a CPU.

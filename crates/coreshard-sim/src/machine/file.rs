@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::contradictions;
 use super::costs::{
-    Arbitration, Costs, IdleState, KEYS, MAX_CPUS, NS, Need, Ps, SchedulerCosts,
+    Arbitration, BusyCores, Costs, IdleState, KEYS, MAX_CPUS, NS, Need, Ps, SchedulerCosts,
     VARIATION_AT_PERCENT, Variation,
 };
 use super::error::MachineError;
@@ -252,6 +252,23 @@ impl MachineReader<'_> {
         Ok((costs, section.source()?))
     }
 
+    /// Reads how fast busy cores compute: a separate table, with one source.
+    fn cores(&self, value: &Value<'_>) -> Result<(BusyCores, String)> {
+        let keys = ["all_core_clock", "smt_share", "source"];
+        let section = self.section(("cores", "cores"), value, &keys)?;
+        let share = |key: &str| {
+            let Some(value) = section.table.get(key) else { return Ok(1_000) };
+            let allowed = "expected a share of the speed alone, from 0.1 to 1";
+            number(value)
+                .filter(|share| (0.1..=1.0).contains(share))
+                .map(|share| (share * 1_000.0).round() as u64)
+                .ok_or_else(|| self.unlike(&format!("cores.{key}"), value, allowed))
+        };
+        let cores =
+            BusyCores { all_core_clock: share("all_core_clock")?, smt_share: share("smt_share")? };
+        Ok((cores, section.source()?))
+    }
+
     /// Reads the variation of costs: a separate table, with one source.
     fn variation(&self, value: &Value<'_>) -> Result<(Variation, String)> {
         let keys = ["calls", "exits", "interrupted_every_ns", "interrupted_for_ns", "source"];
@@ -437,6 +454,10 @@ impl MachineReader<'_> {
                     let read = self.variation(value)?;
                     (file.costs.variation, source) = (Some(read.0), read.1);
                 }
+                "cores" => {
+                    let read = self.cores(value)?;
+                    (file.costs.cores, source) = (Some(read.0), read.1);
+                }
                 "latency_matrix" => {
                     let read = self.matrix(value, file.topology.cpus().len())?;
                     (file.matrix, source) = (Some(read.0), read.1);
@@ -446,7 +467,7 @@ impl MachineReader<'_> {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
                             "unknown cost {}: expected line_bytes, idle, arbitration, \
-                             scheduler, variation, latency_matrix, {}",
+                             scheduler, variation, cores, latency_matrix, {}",
                             quoted(name),
                             known.join(", ")
                         );

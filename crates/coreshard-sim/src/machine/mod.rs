@@ -151,6 +151,33 @@ impl Machine {
         self.costs.cycle as f64 / NS as f64
     }
 
+    /// Returns how many times longer a computation takes while the CPUs at these positions compute, on average over
+    /// them: by the clock of busy cores, and by the CPUs that share a core. 1 if the machine's file does not say.
+    ///
+    /// ```
+    /// let pocket = coreshard_sim::Machine::pocket();
+    /// assert_eq!(pocket.slowdown(&[0, 1]), 1.0);
+    /// ```
+    #[must_use]
+    pub fn slowdown(&self, busy: &[usize]) -> f64 {
+        let Some(cores) = self.costs.cores else { return 1.0 };
+        let cpus = self.topology.cpus();
+        let core = |at: &usize| cpus[*at].core;
+        let mut busy_cores: Vec<_> = busy.iter().map(core).collect();
+        busy_cores.sort_unstable();
+        let shares = |at: &usize| {
+            let first = busy_cores.partition_point(|other| *other < core(at));
+            busy_cores[first..].iter().take_while(|other| **other == core(at)).count() > 1
+        };
+        let sharing = busy.iter().filter(|at| shares(at)).count() as f64 / busy.len().max(1) as f64;
+        busy_cores.dedup();
+        let others = (self.topology.cores().max(2) - 1) as f64;
+        let share_of_cores = (busy_cores.len().max(1) - 1) as f64 / others;
+        let [all, shared] = [cores.all_core_clock, cores.smt_share].map(|it| it as f64 / 1e3);
+        let clock = 1.0 - (1.0 - all) * share_of_cores;
+        (1.0 - sharing + sharing / shared) / clock
+    }
+
     pub(crate) fn latency(&self) -> &[Ps] {
         &self.latency
     }

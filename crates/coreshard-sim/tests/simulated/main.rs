@@ -12,6 +12,7 @@ mod programs;
 mod balance;
 mod calibrate;
 mod claims;
+mod contend;
 mod contention;
 mod every_combination;
 mod failing;
@@ -30,6 +31,7 @@ mod runs;
 mod search;
 mod silent_device;
 mod store_buffers;
+mod stuck;
 mod sweep;
 mod watching;
 
