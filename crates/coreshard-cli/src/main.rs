@@ -9,6 +9,7 @@ mod bench;
 mod c2c;
 mod calibrate;
 mod common;
+mod contend;
 mod generate;
 mod kernel;
 mod layout;
@@ -69,6 +70,8 @@ enum Command {
     Top(top::Args),
     /// Show which cache lines and fields contend on a simulated machine
     C2c(c2c::Args),
+    /// Predict a described contention, and what each remedy would give
+    Contend(Box<contend::Args>),
     /// Run a program and record its memory accesses
     Record(Box<record::Args>),
     /// Boot a Linux kernel in emulation and record its memory accesses
@@ -177,6 +180,7 @@ fn run(Cli { command }: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Advise(args)) => advise::run(&args),
         Some(Command::Calibrate(args)) => calibrate::run(&args),
         Some(Command::C2c(args)) => c2c::run(&args),
+        Some(Command::Contend(args)) => contend::run(&args),
         Some(Command::Record(args)) => return record::run(&args),
         Some(Command::Kernel(args)) => return kernel::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
@@ -220,7 +224,7 @@ mod tests {
             found.extend(its.filter_map(|it| it.get_help().map(ToString::to_string)));
             command.get_subcommands().for_each(|inner| helps(inner, option, found));
         }
-        for (option, commands) in [("machine", 17), ("sim", 8), ("costs", 8)] {
+        for (option, commands) in [("machine", 18), ("sim", 8), ("costs", 8)] {
             let mut found = Vec::new();
             helps(&Cli::command(), option, &mut found);
             assert_eq!(found.len(), commands, "--{option}");

@@ -26,6 +26,6 @@ pub(crate) use seeds::{
 };
 pub(crate) use shell::shell_word;
 pub(crate) use simulated::{
-    SETTLE, Shared, SimArgs, each_alone, note, taken_out, unless_interrupted,
+    SETTLE, Shared, SimArgs, each_alone, note, stoppable, taken_out, unless_interrupted,
 };
 pub(crate) use site::{Site, kernel, other_load};

@@ -58,12 +58,17 @@ impl SimArgs {
     }
 }
 
+/// Lets Ctrl-C and SIGTERM end the simulation.
+pub(crate) fn stoppable(simulation: Simulation<'_>) -> Simulation<'_> {
+    simulation.stop_when(interrupts())
+}
+
 /// Runs `program` in the simulation. Returns `None` if Ctrl-C or SIGTERM ended it.
 pub(crate) fn unless_interrupted<R>(
     simulation: Simulation<'_>,
     program: impl FnOnce() -> R,
 ) -> Option<Result<Run<R>, SimError>> {
-    match simulation.stop_when(interrupts()).run(program) {
+    match stoppable(simulation).run(program) {
         Err(SimError::Stopped) => None,
         done => Some(done),
     }

@@ -9,6 +9,7 @@ mod bench_queue;
 mod bench_rt;
 mod commands;
 mod common;
+mod contend;
 mod contributing;
 mod edges;
 mod fuzz_corpus;

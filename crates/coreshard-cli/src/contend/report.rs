@@ -1,0 +1,185 @@
+//! The results of `coreshard contend`.
+
+use coreshard_sim::contend::{Contention, turning_point};
+use serde::Serialize;
+
+/// All results, as in `--json`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub(super) title: String,
+    pub(super) machine: String,
+    /// `sim`, or `host` for real threads.
+    pub(super) platform: &'static str,
+    /// Placement and time outside.
+    pub(super) setting: String,
+    /// The least and the most time outside, in nanoseconds.
+    pub(super) outside_ns: (f64, f64),
+    /// Runs of each figure that is not the queueing model's.
+    pub(super) runs: usize,
+    pub(super) points: Vec<Point>,
+    pub(super) turning_point: Option<TurningPoint>,
+    pub(super) limiting_line: Option<Limit>,
+    pub(super) remedies: Vec<RemedyRow>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Figures for a number of threads.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Point {
+    pub(super) threads: usize,
+    /// Measured on real threads, or simulated.
+    pub(super) run: Option<Figure>,
+    pub(super) queueing: Option<Figure>,
+    /// The larger of both throughputs over the smaller one, less 1.
+    pub(super) apart: Option<f64>,
+}
+
+/// Throughput and time, with the range over runs and over the time outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Figure {
+    pub(super) per_sec: f64,
+    pub(super) per_sec_low: f64,
+    pub(super) per_sec_high: f64,
+    /// The time of a round's steps.
+    pub(super) steps_ns: f64,
+}
+
+/// Where more threads stop helping.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct TurningPoint {
+    pub(super) threads: usize,
+    pub(super) per_sec: f64,
+    /// Throughput with the most threads, over that of the turning point.
+    pub(super) at_most: f64,
+}
+
+/// The line that costs the threads most.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Limit {
+    pub(super) line: String,
+    /// The share of the threads' time, or how busy the queueing model says it is.
+    pub(super) share: f64,
+    pub(super) is_busy_share: bool,
+    pub(super) threads: usize,
+}
+
+/// What a remedy gives with the most threads.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RemedyRow {
+    pub(super) remedy: &'static str,
+    pub(super) change: &'static str,
+    pub(super) threads: usize,
+    pub(super) run: Option<Figure>,
+    pub(super) queueing: Option<Figure>,
+    /// Throughput with the remedy over that without: the lowest and the highest of the models and of the time
+    /// outside.
+    pub(super) gain_low: f64,
+    pub(super) gain_high: f64,
+}
+
+impl Figure {
+    /// Returns the median throughput and the range of several runs. `figures` must not be empty.
+    pub(super) fn of_runs(figures: &[(f64, f64)]) -> Self {
+        let mut rates: Vec<f64> = figures.iter().map(|(per_sec, _)| *per_sec).collect();
+        let mut times: Vec<f64> = figures.iter().map(|(_, steps_ns)| *steps_ns).collect();
+        rates.sort_by(f64::total_cmp);
+        times.sort_by(f64::total_cmp);
+        Self {
+            per_sec: rates[rates.len() / 2],
+            per_sec_low: rates[0],
+            per_sec_high: rates[rates.len() - 1],
+            steps_ns: times[times.len() / 2],
+        }
+    }
+
+    /// Joins the figures at the least and at the most time outside.
+    pub(super) fn joined(least: Self, most: Self) -> Self {
+        if least == most {
+            return least;
+        }
+        let (low, high) =
+            (least.per_sec_low.min(most.per_sec_low), least.per_sec_high.max(most.per_sec_high));
+        Self {
+            per_sec: (least.per_sec * most.per_sec).sqrt(),
+            per_sec_low: low,
+            per_sec_high: high,
+            steps_ns: f64::midpoint(least.steps_ns, most.steps_ns),
+        }
+    }
+}
+
+impl Point {
+    pub(super) fn new(threads: usize, run: Option<Figure>, queueing: Option<Figure>) -> Self {
+        let apart = run.zip(queueing).map(|(one, other)| {
+            let (one, other) = (one.per_sec, other.per_sec);
+            one.max(other) / one.min(other) - 1.0
+        });
+        Self { threads, run, queueing, apart }
+    }
+
+    /// Returns the figure that counts: the run's, if there is one.
+    pub(super) fn figure(&self) -> Figure {
+        self.run.or(self.queueing).unwrap_or_default()
+    }
+}
+
+impl Report {
+    /// Computes the turning point from the points.
+    pub(super) fn set_turning_point(&mut self) {
+        let rates: Vec<f64> = self.points.iter().map(|point| point.figure().per_sec).collect();
+        self.turning_point = turning_point(&rates).map(|at| TurningPoint {
+            threads: self.points[at].threads,
+            per_sec: rates[at],
+            at_most: rates[rates.len() - 1] / rates[at],
+        });
+    }
+
+    /// Returns the largest disagreement of the two models, if both were asked.
+    pub(super) fn most_apart(&self) -> Option<f64> {
+        self.points.iter().filter_map(|point| point.apart).max_by(f64::total_cmp)
+    }
+}
+
+/// Returns the object with the largest share.
+pub(super) fn limit(
+    contention: &Contention,
+    shares: &[f64],
+    is_busy_share: bool,
+    threads: usize,
+) -> Option<Limit> {
+    let (at, share) = shares.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
+    let line = contention.objects[at].name();
+    (*share > 0.0).then_some(Limit { line, share: *share, is_busy_share, threads })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(per_sec: f64) -> Figure {
+        Figure { per_sec, per_sec_low: per_sec, per_sec_high: per_sec, steps_ns: 1.0 }
+    }
+
+    #[test]
+    fn two_models_are_as_far_apart_as_their_ratio() {
+        let point = Point::new(2, Some(figure(3.0)), Some(figure(2.0)));
+        assert_eq!(point.apart, Some(0.5));
+        assert_eq!(Point::new(2, Some(figure(3.0)), None).apart, None);
+    }
+
+    #[test]
+    fn a_range_of_the_time_outside_is_a_range_of_the_figure() {
+        let joined = Figure::joined(figure(9.0), figure(4.0));
+        assert_eq!((joined.per_sec_low, joined.per_sec, joined.per_sec_high), (4.0, 6.0, 9.0));
+    }
+
+    #[test]
+    fn the_turning_point_says_what_the_most_threads_still_give() {
+        let points = [1.0, 4.0, 2.0];
+        let points = (1..).zip(points).map(|(at, it)| Point::new(at, Some(figure(it)), None));
+        let mut report = Report { points: points.collect(), ..Report::default() };
+        report.set_turning_point();
+        let expected = TurningPoint { threads: 2, per_sec: 4.0, at_most: 0.5 };
+        assert_eq!(report.turning_point, Some(expected));
+    }
+}

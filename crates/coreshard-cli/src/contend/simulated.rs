@@ -1,0 +1,58 @@
+//! The answers of the simulator and of the queueing model.
+
+use coreshard_sim::contend::queueing::predict;
+use coreshard_sim::contend::{Measured, simulate};
+use coreshard_sim::{Machine, SimError, Simulation};
+
+use super::questions::{Answer, Question};
+use super::report::Figure;
+use crate::common::{each_with_each_seed, interrupted, stoppable};
+
+/// A simulated machine, and the models to ask.
+pub(super) struct Simulated<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) simulates: bool,
+    pub(super) queues: bool,
+    pub(super) seeds: Vec<u64>,
+}
+
+impl Simulated<'_> {
+    pub(super) fn ask(&self, questions: &[Question<'_>]) -> anyhow::Result<Vec<Answer>> {
+        let mut answers = vec![Answer::default(); questions.len()];
+        if self.simulates {
+            for (answer, runs) in answers.iter_mut().zip(self.simulate(questions)?) {
+                *answer = Answer::of_runs(&runs);
+            }
+        }
+        if self.queues {
+            for (answer, question) in answers.iter_mut().zip(questions) {
+                let it = predict(
+                    question.contention,
+                    self.machine,
+                    question.threads,
+                    question.outside_ns,
+                );
+                let figure = Figure::of_runs(&[(it.per_sec, it.steps_ns)]);
+                answer.queueing = Some((figure, it.busy));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Simulates each question with each seed.
+    fn simulate(&self, questions: &[Question<'_>]) -> anyhow::Result<Vec<Vec<Measured>>> {
+        let run = |question: &Question<'_>, seed: u64| {
+            let simulation = stoppable(Simulation::new(self.machine).seed(seed));
+            match simulate(question.contention, &simulation, question.threads, question.outside_ns)
+            {
+                Err(SimError::Stopped) => None,
+                done => Some(done),
+            }
+        };
+        let Some(runs) = each_with_each_seed(questions, &self.seeds, run)? else {
+            return Err(interrupted("interrupted: nothing is reported"));
+        };
+        let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(runs.chunks(self.seeds.len()).map(<[_]>::to_vec).collect())
+    }
+}
