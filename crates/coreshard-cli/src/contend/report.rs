@@ -63,7 +63,7 @@ pub(super) struct Limit {
     pub(super) threads: usize,
 }
 
-/// What a remedy gives with the most threads.
+/// The effect of a remedy with the most threads.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RemedyRow {
     pub(super) remedy: &'static str,

@@ -151,7 +151,7 @@ fn summary(tallies: &[Tally], outside_ns: f64, objects: usize) -> Measured {
     }
 }
 
-/// What a thread did after its first rounds.
+/// A thread's work after its first rounds.
 struct Tally {
     rounds: u32,
     elapsed_ns: u64,

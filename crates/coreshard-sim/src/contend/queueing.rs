@@ -131,12 +131,12 @@ struct Network<'a> {
     shared_read_ns: f64,
     far_atomic_ns: f64,
     hint_ns: f64,
-    /// What a mutex costs its holder and its waiter, if threads sleep.
+    /// The costs of a mutex for its holder and its waiter, if threads sleep.
     wake_ns: f64,
     sleep_ns: f64,
 }
 
-/// What a step costs: time at each object, and time that delays nobody else.
+/// The cost of a step: time at each object, and time that delays no other thread.
 struct Cost {
     demands: Vec<f64>,
     delay: f64,
