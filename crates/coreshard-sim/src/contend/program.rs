@@ -42,6 +42,9 @@ const ALL_ROUNDS: usize = 8_000;
 /// The fewest rounds of a simulated thread.
 const FEWEST_ROUNDS: usize = 24;
 
+/// How long a real thread computes, at least, between two readings of the clock.
+const LOOK_AFTER_NS: f64 = 20_000.0;
+
 /// The most accesses without a finished round.
 const PROGRESS_LIMIT: u64 = 50_000_000;
 
@@ -126,10 +129,6 @@ pub fn measure<P: Stage>(
             }
         }
     }
-    if let Until::Elapsed(duration) = until {
-        P::sleep(duration);
-        contest.is_over.store(true, Relaxed);
-    }
     handles.into_iter().for_each(ThreadHandle::join);
     let tallies = contest.tallies.lock().expect("no thread panics");
     Ok(summary(&tallies, outside_ns, contention.objects.len()))
@@ -204,7 +203,7 @@ impl<P: Stage> Contest<P> {
         }
         let (warm_up, rounds) = match self.until {
             Until::Rounds(rounds) => (rounds / 8, rounds),
-            Until::Elapsed(_) => (64, u32::MAX),
+            Until::Elapsed(_) => (self.rounds_of_look(), u32::MAX),
         };
         (0..warm_up).for_each(|round| self.round(&mut contender, round));
         contender.spent_ns.fill(0);
@@ -213,11 +212,24 @@ impl<P: Stage> Contest<P> {
         while done < rounds && !self.is_over.load(Relaxed) {
             self.round(&mut contender, warm_up.wrapping_add(done));
             done += 1;
+            // The threads themselves look: a further one might get no CPU beside them.
+            if let Until::Elapsed(duration) = self.until
+                && done.is_multiple_of(self.rounds_of_look())
+                && P::now() - start >= duration
+            {
+                break;
+            }
         }
         let elapsed_ns = P::now().ns_since(start);
         self.is_over.store(true, Relaxed);
         let tally = Tally { rounds: done, elapsed_ns, spent_ns: contender.spent_ns };
         self.tallies.lock().expect("no thread panics").push(tally);
+    }
+
+    /// Returns after how many rounds a thread reads the clock.
+    fn rounds_of_look(&self) -> u32 {
+        let inside = self.contention.steps.iter().map(|step| step.inside_ns);
+        (LOOK_AFTER_NS / (inside.sum::<f64>() + self.outside_ns + 100.0)).ceil() as u32
     }
 
     fn round(&self, contender: &mut Contender, round: u32) {
