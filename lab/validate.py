@@ -6,13 +6,20 @@
 
 Each file is a table: its source, the machine, its use for the model ("fitted": numbers in the machine's file were chosen by it;
 "in view": it was known while the model was made; "unseen": neither), and its rows. Predicted figures are printed beside the
-published ones. A table's rank order is right if the prediction reverses no two rows whose published figures differ by more than
-10 %; without such rows, a table has no rank order. A ratio is a row's figure over that of the table's `over` row (or over the
-published figure itself, for tables in nanoseconds). The last lines are the scores, one for each use of tables.
+published ones. Four things are scored:
 
-A score file has a line for each table: its name, its use, whether its rank order is right, how many ratios are within 25 %, and of
-how many. With --score, exits with status 1 if a table scores less than its line, has no line, or no longer exists; --renew writes
-the file.
+- pairs of rows whose published figures differ by more than 10 %: predicted in the same order;
+- ratios: a row's figure over that of the table's `over` row (or over the published figure itself, for tables in nanoseconds),
+  predicted within 25 %;
+- turning points, of tables by the number of threads: the first row within 5 % of the highest throughput, predicted there or at
+  a neighbouring row;
+- gains of at least 10 %, of tables of variants: their logarithm predicted within half. "No effect" is no gain.
+
+Two models that know less are scored beside the simulator: a flat one, in which the first row's throughput never changes, and the
+queueing model of `coreshard contend`, for the programs that it can express. A model that is worth its effort beats both.
+
+A score file has a line for each table with the simulator's score. With --score, exits with status 1 if a table scores less than
+its line, has no line, or no longer exists; --renew writes the file.
 """
 import argparse
 import json
@@ -22,13 +29,18 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 
 CLOSE = 0.25
 TOGETHER = 0.10
+TOP = 0.95
+# A gain's logarithm is right within this share of the published one.
+GAIN = 0.5
 # The first thread to arrive is random, and may decide between two self-sustaining patterns.
 SEEDS = 5
 # A prediction that takes more CPU time fails: all its ratios are wrong. CPU time does not depend on other work of the machine.
@@ -87,13 +99,69 @@ def predictions(table, arguments):
         return [float("nan") for _ in table["row"]]
 
 
-def ranks_are_right(published, predicted):
-    """None if the published figures have no order."""
-    pairs = [(i, j) for i in range(len(published)) for j in range(i)]
-    apart = [(i, j) for i, j in pairs if max(published[i], published[j]) > (1 + TOGETHER) * min(published[i], published[j])]
-    if not apart:
+# The descriptions of the contention programs, for `coreshard contend`. A program that is missing here is not expressible.
+FIVE = '["a", "b", "c", "d", "e"]'
+STEPS = {
+    "atomic add": '{ add = "word" }',
+    "compare-exchange loop": '{ cas = "word" }',
+    "ticket lock": '{ ticket-lock = "word", writes = ["count"] }',
+    "spin lock": '{ spin-lock = "word", retry = "at-once", writes = ["count"] }',
+    "spin lock with pause": '{ spin-lock = "word", writes = ["count"] }',
+    "mutex": '{ mutex = "word", writes = ["owner", "count"] }',
+    "mutex with its data": '{ mutex = "word", writes = ["owner"] }',
+    "mutex of three states": '{ mutex = "word", writes = ["count"] }',
+    "mutex over five lines": '{ mutex = "word", writes = ["owner", "a", "b", "c", "d", "e"] }',
+    "micro spin lock over five lines": f'{{ spin-lock = "word", writes = {FIVE} }}',
+    "five adds": ", ".join(f'{{ add = "{word}" }}' for word in "abcde"),
+    "reader of a spin lock": '{ read-lock = "word" }',
+    "writer of a spin lock": '{ write-lock = "word", writes = ["other"] }',
+}
+
+
+def by_queueing(table, program):
+    """The queueing model's figures; None if it cannot express the program."""
+    steps = STEPS.get(table.get("operation"))
+    if table["program"] != "contention" or steps is None:
         return None
-    return all((predicted[i] - predicted[j]) * (published[i] - published[j]) > 0 for i, j in apart)
+    threads = [int(row["at"]) for row in table["row"]]
+    placement = "spread" if table.get("scattered") else f"0-{max(threads) - 1}"
+    text = f"""
+lines = [["word", "owner", "other"]]
+outside_ns = {table.get("outside_ns", 0)}
+placement = "{placement}"
+steps = [{steps}]
+"""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(text)
+        file.flush()
+        command = [program, "contend", file.name, "--machine", table["machine"], "--model", "queueing", "--json"]
+        report = json.loads(run([*command, "--threads", ",".join(map(str, threads))]))
+    per_sec = {point["threads"]: point["queueing"]["per_sec"] for point in report["points"]}
+    return [count * 1e9 / per_sec[count] for count in threads]
+
+
+def is_by_threads(table):
+    return table["program"] == "contention" and all(row["at"].isdecimal() for row in table["row"])
+
+
+def is_per_thread(table):
+    """Whether the figures are nanoseconds per operation and thread; those of queues are per message."""
+    return is_by_threads(table) and not table["operation"].startswith(("queue by", "queue under", "round trip"))
+
+
+def flat(table, published):
+    """The figures if the first row's throughput never changed."""
+    if not is_per_thread(table):
+        return [published[0] for _ in published]
+    threads = [int(row["at"]) for row in table["row"]]
+    return [published[0] * count / threads[0] for count in threads]
+
+
+def pairs(published, predicted):
+    """Returns how many pairs are in the right order, and of how many."""
+    both = [(i, j) for i in range(len(published)) for j in range(i)]
+    apart = [(i, j) for i, j in both if max(published[i], published[j]) > (1 + TOGETHER) * min(published[i], published[j])]
+    return sum((predicted[i] - predicted[j]) * (published[i] - published[j]) > 0 for i, j in apart), len(apart)
 
 
 def ratios(table, published, predicted):
@@ -102,8 +170,67 @@ def ratios(table, published, predicted):
     if over is None:
         return [guess / truth - 1 for guess, truth in zip(predicted, published)]
     at = [row["at"] for row in table["row"]].index(over)
-    pairs = [pair for place, pair in enumerate(zip(predicted, published)) if place != at]
-    return [(guess / predicted[at]) / (truth / published[at]) - 1 for guess, truth in pairs]
+    both = [pair for place, pair in enumerate(zip(predicted, published)) if place != at]
+    return [(guess / predicted[at]) / (truth / published[at]) - 1 for guess, truth in both]
+
+
+def turning_point(table, figures):
+    """The first row within 5 % of the highest throughput."""
+    threads = [int(row["at"]) for row in table["row"]]
+    throughput = [(count if is_per_thread(table) else 1) / ns for count, ns in zip(threads, figures)]
+    return next((at for at, it in enumerate(throughput) if it >= TOP * max(throughput)), len(figures))
+
+
+def turns(table, published, predicted):
+    """Returns whether the turning point is right, and whether there is one."""
+    if not is_by_threads(table) or len(published) < 3:
+        return 0, 0
+    return int(abs(turning_point(table, published) - turning_point(table, predicted)) <= 1), 1
+
+
+def gains(table, published, predicted):
+    """Returns how many gains are right, and of how many."""
+    if is_by_threads(table) or table.get("over") is None:
+        return 0, 0
+    at = [row["at"] for row in table["row"]].index(table["over"])
+    gain = lambda figures, row: math.log(figures[row] / figures[at])  # noqa: E731
+    real = [row for row in range(len(published)) if abs(gain(published, row)) >= math.log(1 + TOGETHER)]
+    return sum(abs(gain(predicted, row) / gain(published, row) - 1) <= GAIN for row in real), len(real)
+
+
+@dataclass
+class Score:
+    """How much of a table is right, and of how much."""
+
+    pairs: int = 0
+    of_pairs: int = 0
+    close: int = 0
+    of_close: int = 0
+    turns: int = 0
+    of_turns: int = 0
+    gains: int = 0
+    of_gains: int = 0
+
+    @classmethod
+    def of(cls, table, published, predicted):
+        off = ratios(table, published, predicted)
+        close = sum(abs(part) <= CLOSE for part in off)
+        return cls(*pairs(published, predicted), close, len(off), *turns(table, published, predicted),
+                   *gains(table, published, predicted))
+
+    def __add__(self, other):
+        return Score(*(one + two for one, two in zip(astuple(self), astuple(other))))
+
+    def loses_to(self, held):
+        return self.pairs < held.pairs or self.close < held.close or self.turns < held.turns or self.gains < held.gains
+
+    def is_like(self, held):
+        return astuple(self)[1::2] == astuple(held)[1::2]
+
+    def __str__(self):
+        parts = [(self.pairs, self.of_pairs, "pairs"), (self.close, self.of_close, "ratios"),
+                 (self.turns, self.of_turns, "turning points"), (self.gains, self.of_gains, "gains")]
+        return ", ".join(f"{right} of {count} {what}" for right, count, what in parts if count)
 
 
 def scatter(points, path):
@@ -117,37 +244,32 @@ def scatter(points, path):
         'red: unseen</text></svg>\n')
 
 
-RANKS = {"right": True, "wrong": False, "none": None}
-
-
-def word(right):
-    return next(word for word, value in RANKS.items() if value is right)
+HEADINGS = ["table", "used", "pairs", "of", "ratios within 25 %", "of", "turning points", "of", "gains", "of"]
 
 
 def read_score(path):
     lines = [line.split("\t") for line in path.read_text().splitlines()[1:]]
-    return {name: (used, RANKS[rank], int(close), int(count)) for name, used, rank, close, count in lines}
+    return {name: (used, Score(*map(int, numbers))) for name, used, *numbers in lines}
 
 
 def write_score(path, scores):
-    lines = [f"{name}\t{used}\t{word(right)}\t{close}\t{count}\n"
-             for name, (used, right, close, count) in sorted(scores.items())]
-    path.write_text("table\tused\trank order\tratios within 25 %\tof\n" + "".join(lines))
+    rows = [HEADINGS, *([name, used, *map(str, astuple(score))] for name, (used, score) in sorted(scores.items()))]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
 def worse(scores, held, are_all):
     """Reports tables that were better before, or that cannot be compared."""
     if are_all:
         yield from (f"{name}: the table no longer exists" for name in held if name not in scores)
-    for name, (used, right, close, count) in scores.items():
+    for name, (used, score) in scores.items():
         if name not in held:
             yield f"{name}: it has no line"
             continue
-        used_once, right_once, close_once, count_once = held[name]
-        if (used, right is None, count) != (used_once, right_once is None, count_once):
+        used_once, before = held[name]
+        if used != used_once or not score.is_like(before):
             yield f"{name}: the table differs from that of its line"
-        elif (right_once and not right) or close < close_once:
-            yield f"{name}: rank order {word(right)}, {close} of {count} ratios"
+        elif score.loses_to(before):
+            yield f"{name}: {score}; before: {before}"
 
 
 def read_table(path):
@@ -195,28 +317,36 @@ def main():
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             all_predicted = list(pool.map(lambda table: predictions(table, arguments), tables.values()))
+        all_queueing = [by_queueing(table, arguments.command) for table in tables.values()]
     except subprocess.CalledProcessError as error:
         sys.exit(f"lab/validate.py: {' '.join(map(str, error.cmd))}: {error.stderr}")
     scores, points = {}, []
-    for (name, table), predicted in zip(tables.items(), all_predicted):
+    # By model, and by what its tables are: each use; and by the queueing model's tables, for the simulator also.
+    sums = {way: {model: Score() for model in ("simulator", "flat", "queueing", "simulator there")} for way in WAYS}
+    for (name, table), predicted, queueing in zip(tables.items(), all_predicted, all_queueing):
         published = [float(row["published"]) for row in table["row"]]
         predicted = shown(table, predicted)
-        right, off = ranks_are_right(published, predicted), ratios(table, published, predicted)
-        print(f"\n{name} ({table['used']}): {table['title']}")
-        for row, truth, guess in zip(table["row"], published, predicted):
+        queueing = None if queueing is None else shown(table, queueing)
+        score, used = Score.of(table, published, predicted), table["used"]
+        print(f"\n{name} ({used}): {table['title']}")
+        for at, (row, truth, guess) in enumerate(zip(table["row"], published, predicted)):
             digits = 1 if truth >= 10 else 3
-            print(f"  {row['at']:>24}  published {truth:>12,.{digits}f}  predicted {guess:>12,.{digits}f}  {guess / truth:.2f}")
-        close = sum(abs(part) <= CLOSE for part in off)
-        order = word(right) if right is not False else "WRONG"
-        print(f"  rank order {order}; {close} of {len(off)} ratios within 25 %")
-        scores[name] = (table["used"], right, close, len(off))
-        points += [(table["used"], truth, guess) for truth, guess in zip(published, predicted)]
+            beside = "" if queueing is None else f"  queueing {queueing[at]:>12,.{digits}f}  {queueing[at] / truth:.2f}"
+            print(f"  {row['at']:>24}  published {truth:>12,.{digits}f}  predicted {guess:>12,.{digits}f}  {guess / truth:.2f}"
+                  + beside)
+        print(f"  {score}")
+        scores[name] = (used, score)
+        sums[used]["simulator"] += score
+        sums[used]["flat"] += Score.of(table, published, flat(table, published))
+        if queueing is not None:
+            sums[used]["queueing"] += Score.of(table, published, queueing)
+            sums[used]["simulator there"] += score
+        points += [(used, truth, guess) for truth, guess in zip(published, predicted)]
     print()
-    for way in WAYS:
-        of_way = [score for score in scores.values() if score[0] == way]
-        ranks = [right for _, right, _, _ in of_way if right is not None]
-        close, count = sum(score[2] for score in of_way), sum(score[3] for score in of_way)
-        print(f"{way}: rank order right in {sum(ranks)} of {len(ranks)} tables, {close} of {count} ratios within 25 %")
+    for way, models in sums.items():
+        for model, score in models.items():
+            if score.of_pairs or score.of_close:
+                print(f"{way}, {model}: {score}")
     if arguments.svg:
         scatter(points, arguments.svg)
     if arguments.score:
