@@ -484,7 +484,9 @@ impl Memory {
             // Its line is kept for the rest of the request's time: a plain access that follows still hits.
             _ => done - locked,
         };
-        Outcome { end, done, source, wakes: was.watched && access != Access::Load, fails: false }
+        // A spinning CPU that has lost its line would not notice a later store, which hits.
+        let wakes = was.watched && (access != Access::Load || takes);
+        Outcome { end, done, source, wakes, fails: false }
     }
 }
 

@@ -69,6 +69,30 @@ fn splitting_a_counter_helps_and_splitting_it_further_helps_more() {
     assert!(shard > 1.2 * all && cpu > 2.0 * shard, "{all} {shard} {cpu}");
 }
 
+/// On a machine whose loads take dirty lines, a load may take the line that another thread spins on. That thread
+/// must then notice the store that follows.
+#[test]
+fn a_waiter_sees_each_handover_of_a_ticket_lock() {
+    let pocket = include_str!("../../src/machine/pocket.toml");
+    let machine = format!(
+        "{}\n[costs.arbitration]\nhold_ns = 15\nspin_exit_ns = 28\nreach_ns = 100\n\
+         fresh_request_ns = 22.7\nmisses_at_once = 5\nloads_take_dirty_lines = true\n\
+         source = \"assumed\"\n",
+        pocket
+            .replace("latency_llc = { ns = 25", "latency_llc = { ns = 69")
+            .replace("spin_hint = { ns = 53.8", "spin_hint = { ns = 13.2")
+    );
+    let machine = Machine::from_toml("m", &machine).unwrap();
+    let text = "placement = \"0,2\"\noutside_ns = 200\n\
+                steps = [{ ticket-lock = \"it\", writes = [\"a\", \"b\"], inside_ns = 20 }]";
+    let contention = read(text);
+    for seed in 0..8 {
+        let simulation = Simulation::new(&machine).seed(seed);
+        let measured = simulate(&contention, &simulation, 2, 200.0).unwrap();
+        assert!(measured.steps_ns < 1_000.0, "seed {seed}: {measured:?}");
+    }
+}
+
 /// A combining lock's holder keeps the data in its cache.
 #[test]
 fn every_remedy_of_a_lock_runs() {
