@@ -57,6 +57,9 @@ pub(crate) fn combination(measurement: &QueueMeasurement) -> String {
     format!("{} · {} · {}", measurement.scope, measurement.wake, measurement.intake)
 }
 
+/// The [`combination`] that a queue has by default.
+const DEFAULT: &str = "cache_shard · coalesced · lock-free";
+
 /// Returns true if the range of `measurement` overlaps that of `best`, so that they cannot be distinguished. Ranges are
 /// quartiles over seeds, or the range over runs. A measurement without a figure ties with none.
 pub(crate) fn ties_with(measurement: &QueueMeasurement, best: &QueueMeasurement) -> bool {
@@ -96,6 +99,15 @@ impl<'a> Contest<'a> {
     /// Returns true if the ranges of the best and the worst do not overlap.
     pub(crate) fn is_decided(&self) -> bool {
         !ties_with(self.worst, self.best)
+    }
+
+    /// Returns the ratio of the best throughput to that of the library's default; `None` if the default is the best, or was
+    /// not measured.
+    pub(crate) fn over_default(&self, results: &QueueResults) -> Option<f64> {
+        let is_default = |at: &&QueueMeasurement| combination(at) == DEFAULT;
+        let default = results.results.iter().find(is_default)?;
+        let ratio = self.best.items_per_sec / default.items_per_sec;
+        (ratio.is_finite() && !std::ptr::eq(default, self.best)).then_some(ratio)
     }
 
     /// Returns the ratio of the best to the worst throughput; infinite if the worst is 0.
@@ -272,6 +284,14 @@ mod tests {
         let contest = Contest::of(&clear).unwrap();
         assert!(contest.is_decided());
         assert_eq!((contest.ties, contest.ratio()), (1, 5.0));
+        assert_eq!(contest.over_default(&clear), None);
+        let mut with_default = clear.clone();
+        with_default.results[1].scope = "cache_shard".into();
+        with_default.results[1].intake = "lock-free".into();
+        let over = |results: &QueueResults| Contest::of(results).unwrap().over_default(results);
+        assert_eq!(over(&with_default), Some(100.0 / 85.0));
+        with_default.results[1].items_per_sec = 101.0;
+        assert_eq!(over(&with_default), None);
         let close = results(clear.results[..2].to_vec());
         assert!(!Contest::of(&close).unwrap().is_decided());
         assert!(Contest::of(&results(clear.results[..1].to_vec())).is_none());

@@ -79,10 +79,17 @@ fn head(results: &QueueResults) -> Vec<String> {
 fn legend(results: &QueueResults, left_out: &[Shown<QueueMeasurement>]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(contest) = Contest::of(results) {
-        lines.push(format!(
-            "* best: {} the throughput of {}{}",
+        let over_slowest = format!(
+            "{} the throughput of the slowest, {}",
             format::times(contest.ratio()),
             findings::combination(contest.worst),
+        );
+        let over_default = contest
+            .over_default(results)
+            .map(|ratio| format!(" and {} that of the default", format::times(ratio)));
+        lines.push(format!(
+            "* best: {over_slowest}{}{}",
+            over_default.unwrap_or_default(),
             if contest.is_decided() { "" } else { ", but their ranges overlap" },
         ));
         if contest.ties > 0 {

@@ -56,10 +56,11 @@ fn harmless(text: &str) -> Cow<'_, str> {
 /// Width of a table that does not go to a terminal, in columns.
 const COLUMNS_OF_A_FILE: usize = 200;
 
-/// Returns the width of standard output in columns.
+/// Returns the width of standard output in columns; of a file or pipe, the one that the environment's `COLUMNS` asks for.
 pub(crate) fn columns() -> usize {
+    let wished = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
     match terminal_size::terminal_size_of(std::io::stdout()) {
         Some((width, _)) => usize::from(width.0),
-        None => COLUMNS_OF_A_FILE,
+        None => wished().unwrap_or(COLUMNS_OF_A_FILE),
     }
 }

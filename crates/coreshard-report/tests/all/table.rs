@@ -54,7 +54,7 @@ fn marks_the_best_once_and_its_ties() {
     let marks: Vec<_> = rows(&text)[..3].iter().map(|row| row.chars().next().unwrap()).collect();
     assert_eq!(marks, ['~', '*', ' '], "{text}");
     assert!(
-        text.contains("* best: 5.00 × the throughput of cpu · after-unlock · locked"),
+        text.contains("* best: 5.00 × the throughput of the slowest, cpu · after-unlock · locked"),
         "{text}"
     );
 }

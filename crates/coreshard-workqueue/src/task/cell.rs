@@ -473,19 +473,24 @@ where
                 task.span.end();
             });
             std::ptr::write(body, Body::Outcome(outcome));
-            dropped.err().into_iter().for_each(report);
+            if let Err(thrown) = dropped {
+                report(thrown);
+            }
         });
         let seen = task.head.state.finish(|| {
             // SAFETY: RUNNING is still set, and the handle was dropped.
-            if let Some(Ok(value)) = unsafe { Self::take_outcome(head) } {
-                user::discard(value).err().into_iter().for_each(report);
+            if let Some(Ok(value)) = unsafe { Self::take_outcome(head) }
+                && let Err(thrown) = user::discard(value)
+            {
+                report(thrown);
             }
         });
         if seen & AWAITED != 0 {
             let awaiter = task.head.awaiter.take();
             // This is a sender, so the queue is alive.
-            let woken = awaiter.map_or(Ok(()), user::wake);
-            woken.err().into_iter().for_each(report);
+            if let Some(Err(thrown)) = awaiter.map(user::wake) {
+                report(thrown);
+            }
             // SAFETY: counted by `finish`.
             unsafe { sent(head) };
         } else if !has_senders(seen) {

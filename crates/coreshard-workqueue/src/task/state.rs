@@ -148,6 +148,7 @@ impl<P: Platform> TaskState<P> {
 
     /// Marks the task as done: the future was dropped, the outcome is available. `unwanted` is called first, once, if there is
     /// no handle. Returns the previous word; if it was `AWAITED`, the caller counts as a sender.
+    #[inline]
     pub(super) fn finish(&self, mut unwanted: impl FnMut()) -> u64 {
         let mut was_told = false;
         let mut seen = self.word.load(Acquire);
