@@ -35,6 +35,8 @@ const TOML_MARK: &str = "source = [\"coreshard calibrate, on the machine itself\
 pub(crate) const JOBS_MARK: &str = "# Made by coreshard sweep.";
 /// The first bytes of each recording.
 const RECORDING_MARK: &str = coreshard_trace::RECORDING_MARK;
+/// The end of a picture.
+const SVG_MARK: &str = "<!-- Made by coreshard. -->\n</svg>";
 /// How much of each end of a file is inspected, in bytes.
 const LOOKED_AT: u64 = 4 << 10;
 
@@ -280,6 +282,7 @@ fn is_ours(path: &Path) -> anyhow::Result<bool> {
         || head.starts_with(&csv::queue_mark())
         || head.lines().any(|line| line == JOBS_MARK)
         || head.starts_with(RECORDING_MARK)
+        || head.starts_with("<svg") && tail.trim_end().ends_with(SVG_MARK)
         || (head.starts_with(['{', '['])
             && last_key.is_some_and(|rest| matches!(rest, "}" | "}]" | "}\n]"))))
 }
@@ -299,6 +302,13 @@ fn mark(report: &mut Vec<u8>) {
         return report.extend_from_slice(sum.as_bytes());
     }
     let text = report.trim_ascii_end();
+    if text.starts_with(b"<svg")
+        && let Some(inside) = text.strip_suffix(b"</svg>")
+    {
+        let inside = inside.len();
+        report.splice(inside.., format!("{SVG_MARK}\n").into_bytes());
+        return;
+    }
     let object = match (text.first(), text.last()) {
         (Some(b'{'), Some(b'}')) => text,
         (Some(b'['), Some(b']')) => text[..text.len() - 1].trim_ascii_end(),

@@ -47,16 +47,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     machine: MachineArgs,
 
-    /// Models to ask; the queueing model alone takes milliseconds [default: both]
-    #[arg(long, value_name = "MODEL", value_enum, requires = "machine")]
+    /// Models to ask, with --machine; the queueing model alone takes milliseconds [default: both]
+    #[arg(long, value_name = "MODEL", value_enum)]
     model: Option<Model>,
 
     /// Numbers of threads, such as 1,2,4,8 [default: the file's, or up to all CPUs]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = few)]
     threads: Vec<NonZeroUsize>,
 
-    /// Seed of the simulation; equal seeds give equal results [default: 0]
-    #[arg(long, value_name = "N", requires = "machine", value_parser = seed)]
+    /// Seed of the simulation, with --machine; equal seeds give equal results [default: 0]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
 
     #[command(flatten)]
@@ -86,6 +86,14 @@ enum Model {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let contention = Contention::from_file(&args.file).map_err(bad_input)?;
     let machine = args.machine.simulated()?;
+    if machine.is_none() {
+        let given = [("--model", args.model.is_some()), ("--seed", args.seed.is_some())];
+        if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            bail_input!(
+                "{option} is about a simulated machine, and this one is measured: expected --machine as well"
+            );
+        }
+    }
     let (json, [svg]) = args.json.open_beside([args.svg.as_deref()])?;
     json.is_not(&args.file)?;
     svg.iter().try_for_each(|file| file.is_not(&args.file))?;

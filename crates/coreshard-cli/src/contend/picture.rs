@@ -222,9 +222,10 @@ fn findings(report: &Report, y: f64) -> Group {
     if let Some(turn) = &report.turning_point {
         parts.push(format!("turning point: {}", counted(turn.threads, "thread")));
     }
-    if let Some(limit) = &report.limiting_line {
-        let share = limit.share * 100.0;
-        parts.push(format!("limiting line: {}, {share:.0} % of the time", limit.line));
+    if let Some(line) = report.lines.first() {
+        let share = line.share * 100.0;
+        let of = if line.is_busy_share { "busy" } else { "of the threads' time" };
+        parts.push(format!("costliest line: {}, {share:.0} % {of}", line.line));
     }
     if let Some(apart) = report.most_apart() {
         parts.push(format!("the models differ by up to {:.0} %", apart * 100.0));

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use coreshard_sim::contend::{Contention, Measured, Outside, Remedy};
+use coreshard_sim::contend::{CPUS_OF_SHARD, Contention, Measured, Operation, Outside, Remedy};
 
-use super::report::{Figure, Point, RemedyRow, Report, limit};
+use super::report::{Figure, Point, RemedyRow, Report, line_shares};
 use crate::common::counted;
 
 /// A contention with a number of threads.
@@ -26,6 +26,8 @@ impl fmt::Display for Question<'_> {
 #[derive(Clone, Default)]
 pub(super) struct Answer {
     pub(super) run: Option<(Figure, Vec<f64>)>,
+    /// The throughput of each run; the same runs of all questions were made in turns, or with the same seed.
+    rates: Vec<f64>,
     pub(super) queueing: Option<(Figure, Vec<f64>)>,
 }
 
@@ -36,7 +38,8 @@ impl Answer {
         let share =
             |at: usize| runs.iter().map(|run| run.shares[at]).sum::<f64>() / runs.len() as f64;
         let shares = (0..runs[0].shares.len()).map(share).collect();
-        Self { run: Some((Figure::of_runs(&figures), shares)), queueing: None }
+        let rates = runs.iter().map(|run| run.per_sec).collect();
+        Self { run: Some((Figure::of_runs(&figures), shares)), rates, queueing: None }
     }
 
     /// Returns the figure that counts.
@@ -59,11 +62,20 @@ impl Extremes {
         ends?.into_iter().reduce(Figure::joined)
     }
 
-    /// Returns the throughputs of a question over those of another one, of both models and all ends.
+    /// Returns the throughputs of a question over those of another one, of both models and all ends: the quartiles over the
+    /// runs, pair by pair.
     fn gains(&self, at: usize, over: usize) -> Vec<f64> {
-        let gain =
-            |end: &Vec<Answer>, of: Of| Some(of(&end[at])?.0.per_sec / of(&end[over])?.0.per_sec);
-        self.0.iter().flat_map(|end| [gain(end, RUN), gain(end, QUEUEING)]).flatten().collect()
+        let queueing = |end: &Vec<Answer>| {
+            Some(QUEUEING(&end[at])?.0.per_sec / QUEUEING(&end[over])?.0.per_sec)
+        };
+        let of_end = |end: &Vec<Answer>| {
+            let pairs = end[at].rates.iter().zip(&end[over].rates);
+            let mut runs: Vec<_> = pairs.map(|(rate, over)| rate / over).collect();
+            runs.sort_by(f64::total_cmp);
+            let quartile = |quarters: usize| runs.get(quarters * runs.len() / 4).copied();
+            [quartile(1), quartile(3), queueing(end)]
+        };
+        self.0.iter().flat_map(of_end).flatten().collect()
     }
 }
 
@@ -74,7 +86,12 @@ pub(super) fn report(
     ask: impl Fn(&[Question<'_>]) -> anyhow::Result<Vec<Answer>>,
 ) -> anyhow::Result<Report> {
     let most = *threads.last().expect("there is a number of threads");
-    let changed = |remedy: Remedy| Some((remedy, remedy.apply(contention)?));
+    let changed = |remedy: Remedy| {
+        // A copy for all CPUs is no change.
+        let is_one_copy = remedy == Remedy::PerShard && most <= CPUS_OF_SHARD;
+        let changed = if is_one_copy { None } else { remedy.apply(contention) };
+        Some((remedy, changed?))
+    };
     let remedies: Vec<(Remedy, Contention)> = Remedy::ALL.into_iter().filter_map(changed).collect();
     let lone_ns = match contention.outside {
         Outside::Ns(_) => 0.0,
@@ -108,7 +125,10 @@ pub(super) fn report(
     let points = threads
         .iter()
         .enumerate()
-        .map(|(at, count)| Point::new(*count, ends.joined(at, RUN), ends.joined(at, QUEUEING)))
+        .map(|(at, count)| {
+            let (run, queueing) = (ends.joined(at, RUN), ends.joined(at, QUEUEING));
+            Point::new(*count, run, queueing, times.len() > 1)
+        })
         .collect();
     let last = threads.len() - 1;
     let row = |(number, (remedy, _)): (usize, &(Remedy, Contention))| {
@@ -127,20 +147,33 @@ pub(super) fn report(
     let mut rows: Vec<_> = remedies.iter().enumerate().map(row).collect();
     // By the gain that both models agree on.
     rows.sort_by(|one, other| other.gain_low.total_cmp(&one.gain_low));
-    let limiting_line = match &answers[last] {
-        Answer { run: Some((_, shares)), .. } => limit(contention, shares, false, most),
-        Answer { queueing: Some((_, busy)), .. } => limit(contention, busy, true, most),
-        _ => None,
+    let lines = match &answers[last] {
+        Answer { run: Some((_, shares)), .. } => line_shares(contention, shares, false, most),
+        Answer { queueing: Some((_, busy)), .. } => line_shares(contention, busy, true, most),
+        _ => Vec::new(),
     };
     let mut report = Report {
         outside_ns: (least_ns, most_ns),
         points,
-        limiting_line,
+        lines,
         remedies: rows,
         ..Report::default()
     };
     report.set_turning_point();
     report.notes.extend(refusal(&report, times.len() > 1));
+    let unused = contention.unused();
+    if !unused.is_empty() {
+        report.notes.push(format!("no step uses {}", unused.join(", ")));
+    }
+    let sleeps = |contention: &Contention| {
+        contention.steps.iter().any(|step| step.operation == Operation::Mutex)
+    };
+    if answers.iter().any(|answer| answer.queueing.is_some()) && sleeps(contention) {
+        report.notes.push(
+            "a mutex's waiters sleep, which no model here predicts well; measure before you decide"
+                .to_owned(),
+        );
+    }
     Ok(report)
 }
 
@@ -149,14 +182,14 @@ const WIDEST: f64 = 3.0;
 
 /// Says that no prediction is made if the unknown time outside decides.
 fn refusal(report: &Report, is_range: bool) -> Option<String> {
-    let last = report.points.last()?;
-    let figure = last.figure();
-    let factor = figure.per_sec_high / figure.per_sec_low;
+    let factor = |point: &Point| point.figure().per_sec_high / point.figure().per_sec_low;
+    let widest = report.points.iter().max_by(|one, other| factor(one).total_cmp(&factor(other)))?;
+    let factor = factor(widest);
     (is_range && factor > WIDEST).then(|| {
         format!(
-            "no prediction is made for {}: the rate varies {factor:.0} times within the \
+            "no prediction is made: with {}, the rate varies {factor:.0} times within the \
              given share of time outside; measure that share more closely",
-            counted(last.threads, "thread")
+            counted(widest.threads, "thread")
         )
     })
 }

@@ -18,7 +18,8 @@ pub(super) struct Report {
     pub(super) runs: usize,
     pub(super) points: Vec<Point>,
     pub(super) turning_point: Option<TurningPoint>,
-    pub(super) limiting_line: Option<Limit>,
+    /// The lines that cost the threads most, the costliest first.
+    pub(super) lines: Vec<LineShare>,
     pub(super) remedies: Vec<RemedyRow>,
     pub(super) notes: Vec<String>,
 }
@@ -53,9 +54,9 @@ pub(super) struct TurningPoint {
     pub(super) at_most: f64,
 }
 
-/// The line that costs the threads most.
+/// How much a line costs the threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Limit {
+pub(super) struct LineShare {
     pub(super) line: String,
     /// The share of the threads' time, or how busy the queueing model says it is.
     pub(super) share: f64,
@@ -92,6 +93,17 @@ impl Figure {
         }
     }
 
+    /// Returns how far two figures are apart: the largest ratio of their medians and ends, less 1.
+    fn apart(self, other: Self) -> f64 {
+        let ends = [
+            (self.per_sec, other.per_sec),
+            (self.per_sec_low, other.per_sec_low),
+            (self.per_sec_high, other.per_sec_high),
+        ];
+        let ratios = ends.map(|(one, other)| one.max(other) / one.min(other) - 1.0);
+        ratios.into_iter().fold(0.0, f64::max)
+    }
+
     /// Joins the figures at the least and at the most time outside.
     pub(super) fn joined(least: Self, most: Self) -> Self {
         if least == most {
@@ -109,11 +121,19 @@ impl Figure {
 }
 
 impl Point {
-    pub(super) fn new(threads: usize, run: Option<Figure>, queueing: Option<Figure>) -> Self {
-        let apart = run.zip(queueing).map(|(one, other)| {
-            let (one, other) = (one.per_sec, other.per_sec);
-            one.max(other) / one.min(other) - 1.0
-        });
+    /// `outside` tells that each figure is a range since the time outside is one.
+    pub(super) fn new(
+        threads: usize,
+        run: Option<Figure>,
+        queueing: Option<Figure>,
+        outside: bool,
+    ) -> Self {
+        let of_medians = |figure: Figure| {
+            let Figure { per_sec, .. } = figure;
+            Figure { per_sec_low: per_sec, per_sec_high: per_sec, ..figure }
+        };
+        let compared = |figure: Figure| if outside { figure } else { of_medians(figure) };
+        let apart = run.zip(queueing).map(|(one, other)| compared(one).apart(compared(other)));
         Self { threads, run, queueing, apart }
     }
 
@@ -140,16 +160,22 @@ impl Report {
     }
 }
 
-/// Returns the object with the largest share.
-pub(super) fn limit(
+/// Returns the objects with their shares, the largest first.
+pub(super) fn line_shares(
     contention: &Contention,
     shares: &[f64],
     is_busy_share: bool,
     threads: usize,
-) -> Option<Limit> {
-    let (at, share) = shares.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
-    let line = contention.objects[at].name();
-    (*share > 0.0).then_some(Limit { line, share: *share, is_busy_share, threads })
+) -> Vec<LineShare> {
+    let named = contention.objects.iter().zip(shares).map(|(object, share)| LineShare {
+        line: object.name(),
+        share: *share,
+        is_busy_share,
+        threads,
+    });
+    let mut lines: Vec<_> = named.filter(|line| line.share > 0.0).collect();
+    lines.sort_by(|one, other| other.share.total_cmp(&one.share));
+    lines
 }
 
 #[cfg(test)]
@@ -162,9 +188,12 @@ mod tests {
 
     #[test]
     fn two_models_are_as_far_apart_as_their_ratio() {
-        let point = Point::new(2, Some(figure(3.0)), Some(figure(2.0)));
+        let point = Point::new(2, Some(figure(3.0)), Some(figure(2.0)), false);
         assert_eq!(point.apart, Some(0.5));
-        assert_eq!(Point::new(2, Some(figure(3.0)), None).apart, None);
+        assert_eq!(Point::new(2, Some(figure(3.0)), None, false).apart, None);
+        let wide = Figure { per_sec_high: 8.0, ..figure(3.0) };
+        assert_eq!(Point::new(2, Some(wide), Some(figure(2.0)), false).apart, Some(0.5));
+        assert_eq!(Point::new(2, Some(wide), Some(figure(2.0)), true).apart, Some(3.0));
     }
 
     #[test]
@@ -176,7 +205,8 @@ mod tests {
     #[test]
     fn the_turning_point_says_what_the_most_threads_still_give() {
         let points = [1.0, 4.0, 2.0];
-        let points = (1..).zip(points).map(|(at, it)| Point::new(at, Some(figure(it)), None));
+        let points =
+            (1..).zip(points).map(|(at, it)| Point::new(at, Some(figure(it)), None, false));
         let mut report = Report { points: points.collect(), ..Report::default() };
         report.set_turning_point();
         let expected = TurningPoint { threads: 2, per_sec: 4.0, at_most: 0.5 };

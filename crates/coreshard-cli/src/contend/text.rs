@@ -11,6 +11,8 @@ const COLUMNS: usize = 80;
 /// The width of a figure, and of a range.
 const FIGURE: usize = 9;
 const RANGE: usize = 13;
+/// How many lines are listed.
+const LINES: usize = 4;
 
 pub(super) fn text(report: &Report) -> String {
     let mut text = format!("{}\n", report.title);
@@ -37,7 +39,7 @@ pub(super) fn text(report: &Report) -> String {
 
 /// The columns of the first table.
 fn points(report: &Report) -> String {
-    let is_of_range = report.outside_ns.0 < report.outside_ns.1;
+    let is_of_range = report.outside_ns.0 < report.outside_ns.1 || report.platform == "host";
     let width = if is_of_range { RANGE } else { FIGURE };
     let rate = |figure: Option<Figure>| match figure {
         None => ABSENT.to_owned(),
@@ -93,15 +95,13 @@ fn findings(report: &Report) -> String {
         None => format!("turning point: none up to {}", counted(most, "thread")),
     };
     text += &wrapped(&turning, "  ");
-    if let Some(limit) = &report.limiting_line {
-        let share = format!("{:.0} %", limit.share * 100.0);
-        let how = match limit.is_busy_share {
-            true => format!("busy {share} of the time"),
-            false => format!("{share} of the threads' time"),
-        };
-        let threads = counted(limit.threads, "thread");
-        let line = format!("limiting line: {}; {how} with {threads}", limit.line);
-        text += &wrapped(&line, "  ");
+    if let Some(first) = report.lines.first() {
+        let how = if first.is_busy_share { "busy" } else { "share of the threads' time" };
+        let lines = report.lines.iter().take(LINES);
+        let lines: Vec<_> =
+            lines.map(|line| format!("{} {:.0} %", line.line, line.share * 100.0)).collect();
+        let threads = counted(first.threads, "thread");
+        text += &wrapped(&format!("lines, {how} with {threads}: {}", lines.join(", ")), "  ");
     }
     if let Some(apart) = report.most_apart() {
         let apart = format!("error: the models differ by up to {:.0} %", apart * 100.0);
@@ -168,7 +168,7 @@ fn wrapped(line: &str, indent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Limit, Point};
+    use super::super::report::{LineShare, Point};
     use super::*;
 
     fn figure(per_sec: f64, factor: f64) -> Figure {
@@ -182,7 +182,12 @@ mod tests {
 
     fn report(factor: f64) -> Report {
         let point = |threads: usize, rate: f64| {
-            Point::new(threads, Some(figure(rate, factor)), Some(figure(1.3 * rate, factor)))
+            Point::new(
+                threads,
+                Some(figure(rate, factor)),
+                Some(figure(1.3 * rate, factor)),
+                factor > 1.0,
+            )
         };
         let row = |remedy, gain_high| RemedyRow {
             remedy,
@@ -200,12 +205,12 @@ mod tests {
             setting: "threads unpinned, 50 to 90 % of a lone thread's time outside".into(),
             runs: 5,
             points: vec![point(1, 3e6), point(2, 1.2e7), point(480, 1.1e6)],
-            limiting_line: Some(Limit {
+            lines: vec![LineShare {
                 line: "a_long_name + another_long_name + a_third_name".into(),
                 share: 0.83,
                 is_busy_share: false,
                 threads: 480,
-            }),
+            }],
             remedies: vec![row("back off", 123.4), row("queue lock", 12.3)],
             outside_ns: (10.0, 10.0 * factor),
             notes: vec!["word ".repeat(40)],
@@ -240,7 +245,10 @@ mod tests {
             text.contains("turning point: 2 threads, 12.0M rounds/s; 480 threads give 9 %"),
             "{text}"
         );
-        assert!(text.contains("limiting line: a_long_name"), "{text}");
+        assert!(
+            text.contains("lines, share of the threads' time with 480 threads: a_long_"),
+            "{text}"
+        );
         assert!(text.contains("the models differ by up to 30 %"), "{text}");
         assert!(text.contains("×12.3–123  pauses") && text.contains("×12.3  pauses"), "{text}");
     }

@@ -63,14 +63,14 @@ fn both_models_say_where_it_turns_which_line_limits_and_what_helps() {
         "a free list\npocket; threads unpinned, 200 ns outside; medians over 2 seeds\n",
         "threads  simulated       time   queueing       time   apart  rounds/s\n",
         "turning point: ",
-        "limiting line: lock + head; ",
+        "lines, share of the threads' time with",
         "error: the models differ by up to ",
         "with 16 threads",
         "a copy for each CPU",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    for remedy in ["pad", "per shard", "per CPU", "batch", "back off", "queue lock", "combine"] {
+    for remedy in ["pad", "per 8 CPUs", "per CPU", "batch", "back off", "queue lock", "combine"] {
         assert!(text.lines().any(|line| line.starts_with(remedy)), "{remedy}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -79,7 +79,7 @@ fn both_models_say_where_it_turns_which_line_limits_and_what_helps() {
 #[test]
 fn json_and_drawing_have_the_same_results_each_time() {
     let described = Described::new(LOCK);
-    let with_svg = [&ON_POCKET[..], &["--svg", "it.svg", "--force", "--json"]].concat();
+    let with_svg = [&ON_POCKET[..], &["--svg", "it.svg", "--json"]].concat();
     let first = described.text(&with_svg);
     let drawn = fs::read_to_string(described.path("it.svg")).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.contains("turning point: "), "{drawn}");
@@ -99,7 +99,7 @@ fn json_and_drawing_have_the_same_results_each_time() {
 fn the_queueing_model_alone_simulates_nothing() {
     let json = Described::new(LOCK).json(&["--machine", "grace", "--model", "queueing"]);
     assert_eq!(json["runs"], 0);
-    assert_eq!(json["limiting_line"]["line"], "lock + head");
+    assert_eq!(json["lines"][0]["line"], "lock + head");
     let points = json["points"].as_array().unwrap();
     assert_eq!(points.last().unwrap()["threads"], 72);
     assert!(points.iter().all(|point| point["run"].is_null() && !point["queueing"].is_null()));
@@ -127,9 +127,20 @@ fn a_wide_share_of_time_outside_gives_a_range_and_no_prediction() {
     };
     let wide = share("[0.5, 0.98]");
     assert!(wide.contains("50 to 98 % of a lone thread's time outside"), "{wide}");
-    assert!(wide.contains("note: no prediction is made for 1 thread:"), "{wide}");
+    assert!(wide.contains("note: no prediction is made: with 1 thread,"), "{wide}");
     let narrow = share("[0.5, 0.6]");
     assert!(narrow.contains("M–") && !narrow.contains("no prediction"), "{narrow}");
+}
+
+#[test]
+fn what_no_step_uses_and_what_no_model_knows_is_said() {
+    let text = LOCK.replace("spin-lock", "mutex").replace("\"head\"]]", "\"head\", \"haed\"]]");
+    let text = Described::new(&text).text(&ON_POCKET);
+    assert!(text.contains("note: no step uses haed\n"), "{text}");
+    assert!(text.contains("note: a mutex's waiters sleep, which no model here predicts"), "{text}");
+    let small =
+        Described::new(LOCK).text(&["--machine", "pocket", "--threads", "8", "--seeds", "1"]);
+    assert!(!small.contains("per 8 CPUs") && !small.contains("note:"), "{small}");
 }
 
 #[test]

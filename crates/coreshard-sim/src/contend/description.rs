@@ -166,6 +166,21 @@ impl Contention {
         }
     }
 
+    /// Returns the words that no step uses: they only take room on a line, or are misspelt.
+    #[must_use]
+    pub fn unused(&self) -> Vec<&str> {
+        let is_used = |place: (usize, usize)| {
+            let uses = |step: &Step| {
+                step.word == place || step.reads.contains(&place) || step.writes.contains(&place)
+            };
+            self.steps.iter().any(uses)
+        };
+        let words = self.objects.iter().enumerate().flat_map(|(number, object)| {
+            object.words.iter().enumerate().map(move |(at, word)| ((number, at), word))
+        });
+        words.filter(|(place, _)| !is_used(*place)).map(|(_, word)| word.as_str()).collect()
+    }
+
     /// Returns whether any step writes a word of an object.
     #[must_use]
     pub fn writes_to(&self, object: usize) -> bool {

@@ -37,6 +37,6 @@ pub use description::{
 };
 pub use error::ContentionError;
 pub use program::{Measured, Until, measure, simulate};
-pub use remedies::Remedy;
+pub use remedies::{CPUS_OF_SHARD, Remedy};
 pub use stage::Stage;
 pub use turning::{thread_counts, turning_point};

@@ -3,7 +3,7 @@
 use super::description::{Contention, Copies, Object, Operation, Retry};
 
 /// How many CPUs share a copy if a word is split per shard.
-const CPUS_OF_SHARD: usize = 8;
+pub const CPUS_OF_SHARD: usize = 8;
 /// How many rounds share a step if steps are batched.
 const BATCH: u32 = 8;
 /// Steps that are rarer than one in this many rounds are not batched.
@@ -45,7 +45,7 @@ impl Remedy {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pad => "pad",
-            Self::PerShard => "per shard",
+            Self::PerShard => "per 8 CPUs",
             Self::PerCpu => "per CPU",
             Self::Batch => "batch",
             Self::BackOff => "back off",
@@ -188,16 +188,16 @@ mod tests {
     #[test]
     fn only_remedies_that_change_something_apply() {
         let counter = "outside_ns = 1\nsteps = [{ add = \"it\" }]";
-        assert_eq!(applied(counter), ["per shard", "per CPU", "batch"]);
+        assert_eq!(applied(counter), ["per 8 CPUs", "per CPU", "batch"]);
         let own = format!("per_thread = [\"it\"]\n{counter}");
         assert_eq!(applied(&own), ["pad", "batch"]);
         let lock = "outside_ns = 1\nsteps = [{ spin-lock = \"it\" }]";
         assert_eq!(
             applied(lock),
-            ["per shard", "per CPU", "batch", "back off", "queue lock", "combine"]
+            ["per 8 CPUs", "per CPU", "batch", "back off", "queue lock", "combine"]
         );
         let queued = "outside_ns = 1\nsteps = [{ queue-lock = \"it\" }]";
-        assert_eq!(applied(queued), ["per shard", "per CPU", "batch", "combine"]);
+        assert_eq!(applied(queued), ["per 8 CPUs", "per CPU", "batch", "combine"]);
     }
 
     #[test]
