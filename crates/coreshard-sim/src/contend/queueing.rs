@@ -131,9 +131,8 @@ struct Network<'a> {
     shared_read_ns: f64,
     far_atomic_ns: f64,
     hint_ns: f64,
-    /// The costs of a mutex for its holder and its waiter, if threads sleep.
+    /// Waking a sleeping thread.
     wake_ns: f64,
-    sleep_ns: f64,
 }
 
 /// The cost of a step: time at each object, and time that delays no other thread.
@@ -163,8 +162,7 @@ impl<'a> Network<'a> {
             })
             .collect();
         let slowdown = machine.slowdown(used);
-        let (ipi_send, ipi_latency) = costs.interrupt();
-        let exit = costs.idle_state(0).map_or(0, |idle| idle.exit);
+        let (ipi_send, _) = costs.interrupt();
         Self {
             contention,
             groups,
@@ -175,11 +173,6 @@ impl<'a> Network<'a> {
             far_atomic_ns: ns(costs.arbitration.map_or(0, |its| its.far_atomic)),
             hint_ns: ns(costs.spin_hint),
             wake_ns: ns(costs.syscall + costs.futex + costs.wake + ipi_send),
-            sleep_ns: ns(costs.syscall
-                + costs.futex
-                + 2 * costs.context_switch
-                + ipi_latency
-                + exit),
         }
     }
 
@@ -282,8 +275,8 @@ impl<'a> Network<'a> {
             Operation::TicketLock => (transfer + readers, transfer),
             // Then it takes the line again, to write.
             Operation::SpinLock | Operation::WriteLock => (2.0 * transfer + readers, 0.0),
-            // Threads that have not slept yet take it while the woken one is on its way.
-            Operation::Mutex => (transfer, self.wake_ns + self.sleep_ns),
+            // The holder pays for waking a thread, but takes the lock again before that thread is there.
+            Operation::Mutex => (transfer, self.wake_ns),
             // The holder fetches a waiter's request, and writes that it is done.
             _ => (transfer, transfer),
         }
