@@ -4,6 +4,9 @@
 //! constants, loads of pointer fields, and the stack; calls leave what the callee returns. If two ways lead to an
 //! instruction, a register is known there only if both agree. An access by a known register then has a type and an offset:
 //! `mov 0x38(%rdi),%rax` in a function whose first parameter is a `struct rq *` is to byte 0x38 of a `struct rq`.
+//!
+//! The compiler makes variants of static functions that BTF does not have. Their parameters are found in the registers of
+//! the functions that call them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +15,9 @@ use iced_x86::{
     OpAccess, OpKind, Register,
 };
 
-use super::KernelSymbols;
 use super::memory::GuestMemory;
-use crate::types::{Prototype, Shape, TypeId, TypeTable};
+use super::{KernelSymbol, KernelSymbols};
+use crate::types::{Shape, TypeId, TypeTable};
 
 /// Of a function; longer ones are looked at no further.
 const MOST_BYTES: u64 = 64 << 10;
@@ -22,6 +25,16 @@ const MOST_BYTES: u64 = 64 << 10;
 const MOST_VISITS: usize = 200_000;
 /// Fields of fields.
 const MOST_DEPTH: u32 = 16;
+/// Callers of a function without types, and callers of callers.
+const MOST_CALLERS: usize = 8;
+const MOST_LEVELS: u32 = 3;
+/// A call or a jump with a distance of 4 bytes.
+const CALL_BYTES: usize = 5;
+/// The code of the kernel, or of one of its modules.
+const MOST_CODE_BYTES: u64 = 256 << 20;
+const PAGE_BYTES: usize = 4_096;
+/// A word of a bitmap.
+const WORD_BYTES: u64 = 8;
 
 /// The general registers in which parameters are passed.
 const PARAMETERS: [Register; 6] =
@@ -111,6 +124,11 @@ pub(super) struct Flow<'k> {
     on_stack: HashSet<u64>,
     /// Functions that were looked at, by their address.
     seen: HashSet<u64>,
+    /// Pointers that callers have in the registers of parameters, by the function that they call.
+    arguments: HashMap<u64, [Option<Pointee>; 6]>,
+    /// Calls of functions without types, by the function; of the kernel and of each module that was looked at.
+    calls: HashMap<u64, Vec<u64>>,
+    searched: HashSet<Option<String>>,
 }
 
 impl<'k> Flow<'k> {
@@ -126,6 +144,9 @@ impl<'k> Flow<'k> {
             targets: HashMap::new(),
             on_stack: HashSet::new(),
             seen: HashSet::new(),
+            arguments: HashMap::new(),
+            calls: HashMap::new(),
+            searched: HashSet::new(),
         }
     }
 
@@ -143,22 +164,101 @@ impl<'k> Flow<'k> {
 
     /// Follows the function that an instruction is in, once.
     fn look_at(&mut self, after: u64) {
+        self.look_at_function(after, MOST_LEVELS);
+    }
+
+    fn look_at_function(&mut self, after: u64, levels: u32) {
         let Some(symbol) = self.symbols.at(after.wrapping_sub(1)) else { return };
-        if self.seen.insert(symbol.address) {
-            let bytes = symbol.size_bytes.min(MOST_BYTES);
-            let mut code = vec![0; bytes as usize];
-            if self.memory.read(symbol.address, &mut code).is_some() {
-                // Parts that the compiler split off have the registers of the place that jumps there.
-                let prototype = self.types.function(&symbol.name).cloned().unwrap_or_default();
-                self.follow(symbol.address, &code, &prototype);
+        if symbol.is_data || !self.seen.insert(symbol.address) {
+            return;
+        }
+        let of_btf = self.types.function(&symbol.name);
+        let parameters = match of_btf {
+            Some(its) => {
+                let mut found = [None; 6];
+                for (place, of) in found.iter_mut().zip(&its.parameters) {
+                    *place = of.and_then(|of| self.pointed_to(of));
+                }
+                found
+            }
+            None => self.arguments_of(symbol, levels),
+        };
+        let bytes = symbol.size_bytes.min(MOST_BYTES);
+        let mut code = vec![0; bytes as usize];
+        if self.memory.read(symbol.address, &mut code).is_some() {
+            self.follow(symbol.address, &code, parameters);
+        }
+    }
+
+    /// Returns the arguments that callers pass to a function without types.
+    fn arguments_of(&mut self, symbol: &KernelSymbol, levels: u32) -> [Option<Pointee>; 6] {
+        if levels > 0 {
+            self.search(symbol.module.as_deref());
+            for call in self.calls.remove(&symbol.address).unwrap_or_default() {
+                self.look_at_function(call + 1, levels - 1);
+            }
+        }
+        self.arguments.get(&symbol.address).copied().unwrap_or_default()
+    }
+
+    /// Finds the calls of functions without types in the kernel's code or that of a module, once.
+    fn search(&mut self, module: Option<&str>) {
+        if !self.searched.insert(module.map(str::to_owned)) {
+            return;
+        }
+        let own = || {
+            let all = self.symbols.all().iter();
+            all.filter(|its| !its.is_data && its.module.as_deref() == module && its.address != 0)
+        };
+        let untyped: HashSet<u64> = own()
+            .filter(|its| self.types.function(&its.name).is_none())
+            .map(|its| its.address)
+            .collect();
+        let (Some(start), Some(end)) = (
+            own().map(|its| its.address).min(),
+            own().map(|its| its.address + its.size_bytes).max(),
+        ) else {
+            return;
+        };
+        let mut code = vec![0; (end - start).min(MOST_CODE_BYTES) as usize];
+        for (number, page) in code.chunks_mut(PAGE_BYTES).enumerate() {
+            let at = start + (number * PAGE_BYTES) as u64;
+            // The code that the kernel booted with is no longer there.
+            let _ = self.memory.read(at, page);
+        }
+        for (at, window) in code.windows(CALL_BYTES).enumerate() {
+            let (0xe8 | 0xe9, Some(distance)) = (window[0], window[1..].first_chunk::<4>()) else {
+                continue;
+            };
+            let call = start + at as u64;
+            let after = call.wrapping_add(CALL_BYTES as u64);
+            let to = after.wrapping_add_signed(i64::from(i32::from_le_bytes(*distance)));
+            if untyped.contains(&to) {
+                let calls = self.calls.entry(to).or_default();
+                if calls.len() < MOST_CALLERS {
+                    calls.push(call);
+                }
             }
         }
     }
 
-    fn follow(&mut self, start: u64, code: &[u8], prototype: &Prototype) {
+    /// Notes the arguments of a call, or of a jump out of the function, to a function without types.
+    fn note_arguments(&mut self, to: u64, state: &Known) {
+        let is_function = self.symbols.at(to).is_some_and(|symbol| {
+            symbol.address == to && self.types.function(&symbol.name).is_none()
+        });
+        if is_function {
+            let known = self.arguments.entry(to).or_default();
+            for (its, register) in known.iter_mut().zip(PARAMETERS) {
+                *its = its.or(state.get(register));
+            }
+        }
+    }
+
+    fn follow(&mut self, start: u64, code: &[u8], parameters: [Option<Pointee>; 6]) {
         let mut entry = Known { depth: Some(0), ..Known::default() };
-        for (register, of) in PARAMETERS.iter().zip(&prototype.parameters) {
-            entry.set(*register, of.and_then(|of| self.pointed_to(of)));
+        for (register, its) in PARAMETERS.iter().zip(parameters) {
+            entry.set(*register, its);
         }
         let end = start + code.len() as u64;
         let mut factory = InstructionInfoFactory::new();
@@ -197,6 +297,8 @@ impl<'k> Flow<'k> {
                         let to = instruction.near_branch_target();
                         if (start..end).contains(&to) {
                             leads_to(to, &state);
+                        } else {
+                            self.note_arguments(to, &state);
                         }
                         break;
                     }
@@ -248,6 +350,9 @@ impl<'k> Flow<'k> {
         }
         let flow = instruction.flow_control();
         if matches!(flow, FlowControl::Call | FlowControl::IndirectCall) {
+            if flow == FlowControl::Call {
+                self.note_arguments(instruction.near_branch_target(), state);
+            }
             let returned = self.returned_by(instruction);
             CHANGED_BY_CALLS.iter().for_each(|register| state.set(*register, None));
             state.set(Register::RAX, returned);
@@ -282,10 +387,23 @@ impl<'k> Flow<'k> {
         if !has_memory || instruction.mnemonic() == Mnemonic::Lea {
             return None;
         }
-        if instruction.memory_index() != Register::None {
-            return None;
-        }
         let base = state.get(instruction.memory_base())?;
+        let offset = base.offset.checked_add(instruction.memory_displacement64() as i64)?;
+        if instruction.memory_index() == Register::None {
+            return Some(Pointee { offset, ..base });
+        }
+        // A word of a bitmap: each is as good as the first.
+        let is_word = matches!(self.types.get(base.of).shape, Shape::Scalar)
+            && instruction.memory_index_scale() == WORD_BYTES as u32
+            && offset % WORD_BYTES as i64 == 0;
+        is_word.then_some(Pointee { offset: 0, ..base })
+    }
+
+    /// Returns the first of the pointers that a memory operand with an index selects from.
+    fn array_operand(&self, instruction: &Instruction, state: &Known) -> Option<Pointee> {
+        let is_array = instruction.memory_index() != Register::None
+            && instruction.memory_index_scale() == WORD_BYTES as u32;
+        let base = state.get(instruction.memory_base()).filter(|_| is_array)?;
         let offset = base.offset.checked_add(instruction.memory_displacement64() as i64)?;
         Some(Pointee { offset, ..base })
     }
@@ -308,10 +426,10 @@ impl<'k> Flow<'k> {
                 OpKind::Register => state.get(instruction.op1_register()),
                 OpKind::Memory => match self.stack_place(instruction, state) {
                     Some(place) => state.stack_at(place),
-                    None => {
-                        let from = self.memory_operand(instruction, state)?;
-                        self.pointer_field(from)
-                    }
+                    None => match self.array_operand(instruction, state) {
+                        Some(from) => self.pointer_field(from, true),
+                        None => self.pointer_field(self.memory_operand(instruction, state)?, false),
+                    },
                 },
                 _ => None,
             },
@@ -407,36 +525,45 @@ impl<'k> Flow<'k> {
         self.pointed_to(self.types.function(&callee.name)?.returns?)
     }
 
-    /// The start of what a pointer points to, if that has fields.
+    /// The start of what a pointer points to, if that has fields or is a word of a bitmap.
     fn pointed_to(&self, pointer: TypeId) -> Option<Pointee> {
         let Shape::Pointer { to: Some(to) } = self.types.get(self.types.stripped(pointer)).shape
         else {
             return None;
         };
         let of = self.types.stripped(to);
-        let is_record = matches!(self.types.get(of).shape, Shape::Record(_));
-        (is_record && self.types.size_bytes(of).is_some_and(|bytes| bytes > 0))
-            .then_some(Pointee { of, offset: 0 })
+        let bytes = self.types.size_bytes(of).unwrap_or(0);
+        let has_parts = match self.types.get(of).shape {
+            Shape::Record(_) => bytes > 0,
+            Shape::Scalar => bytes == WORD_BYTES,
+            _ => false,
+        };
+        has_parts.then_some(Pointee { of, offset: 0 })
     }
 
-    /// The start of the type that a field points to.
-    fn pointer_field(&self, field: Pointee) -> Option<Pointee> {
+    /// The start of the type that a field points to, or that each pointer of an array does.
+    fn pointer_field(&self, field: Pointee, is_array: bool) -> Option<Pointee> {
         let (mut at, mut within) = (field.of, u64::try_from(field.offset).ok()?);
+        let mut is_in_array = false;
         for _ in 0..MOST_DEPTH {
             match &self.types.get(self.types.stripped(at)).shape {
-                Shape::Pointer { .. } if within == 0 => return self.pointed_to(at),
+                Shape::Pointer { .. } if within == 0 && (is_in_array || !is_array) => {
+                    return self.pointed_to(at);
+                }
                 Shape::Record(record) => {
                     let holds = record.members.iter().find(|member| {
                         let start = member.offset_bits / 8;
                         let bytes = member.of.and_then(|of| self.types.size_bytes(of)).unwrap_or(0);
-                        member.field_bits.is_none() && (start..start + bytes).contains(&within)
+                        let is_within = (start..start + bytes).contains(&within)
+                            || (self.types.is_flexible(member) && within >= start);
+                        member.field_bits.is_none() && is_within
                     })?;
                     within -= holds.offset_bits / 8;
                     at = holds.of?;
                 }
                 Shape::Array { of: Some(of), .. } => {
                     within %= self.types.size_bytes(*of).filter(|bytes| *bytes > 0)?;
-                    at = *of;
+                    (at, is_in_array) = (*of, true);
                 }
                 _ => return None,
             }

@@ -2,14 +2,14 @@
 //!
 //! All is found out when the guest has ended, from its memory, so that a recording can be read anywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::flow::Flow;
 use super::memory::{DIRECT_MAP, GuestMemory, PAGE_MAP};
 use super::slabs::{Slabs, TaskStack, stacks};
 use super::structs::Structs;
-use super::touched::Touched;
+use super::touched::{LineAccess, Touched};
 use super::{KernelSymbols, elf};
 use crate::recording::{NAMES_PATH, RecordingError, module_words, object_words, put_event};
 use crate::types::{MergedBtf, TypeId, TypeTable, TypedGlobal};
@@ -73,7 +73,18 @@ struct Object {
 }
 
 /// Types that accesses say an object has: by where the type would begin, how often each.
-type Votes = BTreeMap<(u64, TypeId), usize>;
+#[derive(Default)]
+struct Votes {
+    /// Those of what a pointer points to.
+    of: BTreeMap<(u64, TypeId), usize>,
+    /// Those that have what the pointer points to, if the access is beside it.
+    around: BTreeMap<(u64, TypeId), usize>,
+}
+
+/// Whether an origin is a cache.
+fn is_cache(origin: &str) -> bool {
+    !["pages", "vmalloc", "page map"].contains(&origin) && !origin.starts_with("stack of")
+}
 
 impl KernelNames {
     /// Notes the accesses of a chunk of a CPU's events.
@@ -215,24 +226,43 @@ impl<'k> Naming<'k> {
     }
 
     /// The objects on shared lines, by address.
-    fn objects(&mut self, shared: &[(u64, Vec<(u64, u64)>)]) -> Vec<Object> {
+    fn objects(&mut self, shared: &[(u64, Vec<LineAccess>)]) -> Vec<Object> {
         let mut votes: BTreeMap<(u64, u64, String), Votes> = BTreeMap::new();
         for (line, sites) in shared.iter().filter(|(line, _)| *line < CODE_START) {
             let is_stack = *line >= VMALLOC_START
                 && *line < PAGE_MAP
-                && sites.iter().any(|(pc, _)| self.flow.is_on_stack(*pc));
-            for (pc, address) in sites {
+                && sites.iter().any(|site| self.flow.is_on_stack(site.pc));
+            for LineAccess { pc, address, .. } in sites {
                 let key = self.place_of(*line, *address, is_stack);
                 let votes = votes.entry(key).or_default();
-                if let Some(target) = self.flow.target(*pc) {
-                    let start = address.wrapping_add_signed(target.offset.wrapping_neg());
-                    *votes.entry((start, target.of)).or_default() += 1;
+                let Some(target) = self.flow.target(*pc) else { continue };
+                let start = address.wrapping_add_signed(target.offset.wrapping_neg());
+                *votes.of.entry((start, target.of)).or_default() += 1;
+                let bytes = self.size(target.of);
+                if !(0..bytes as i64).contains(&target.offset) {
+                    for (holder, at) in self.structs.holders_of(target.of) {
+                        let start = start.wrapping_sub(*at);
+                        if address.wrapping_sub(start) < self.size(*holder) {
+                            *votes.around.entry((start, *holder)).or_default() += 1;
+                        }
+                    }
                 }
             }
         }
-        let named = votes
-            .into_iter()
-            .map(|((start, bytes, origin), votes)| self.named(start, bytes, origin, &votes));
+        // Types of other objects of a cache tell which of several holders of a struct an object is.
+        let mut known: BTreeMap<String, BTreeSet<TypeId>> = BTreeMap::new();
+        for ((start, bytes, origin), votes) in &votes {
+            if let Some(of) = self.whole(*start, *bytes, origin, votes) {
+                known.entry(origin.clone()).or_default().insert(of);
+            }
+        }
+        let named = votes.into_iter().map(|((start, bytes, origin), votes)| {
+            let known = known.get(&origin);
+            let of = self
+                .whole(start, bytes, &origin, &votes)
+                .or_else(|| self.around(start, bytes, &origin, &votes, known));
+            self.named(start, bytes, origin, of, &votes)
+        });
         let mut objects: Vec<Object> = named.flatten().collect();
         objects.sort_by_key(|its| (its.start, std::cmp::Reverse(its.bytes)));
         objects.dedup();
@@ -262,8 +292,73 @@ impl<'k> Naming<'k> {
         (address & !(PAGE_BYTES - 1), PAGE_BYTES, origin.to_owned())
     }
 
+    fn size(&self, of: TypeId) -> u64 {
+        self.structs.types.size_bytes(of).unwrap_or(u64::MAX)
+    }
+
+    /// Whether an object of a cache may have a type. Caches of `kmalloc` are for objects of more than half their size.
+    fn fits(&self, of: TypeId, bytes: u64, cache: &str) -> bool {
+        let size = self.size(of);
+        let fills = 2 * size > bytes || self.structs.has_open_end(of);
+        size <= bytes && (fills || !cache.starts_with("kmalloc-"))
+    }
+
+    /// The type of a cache's object, from pointers to its start, or from the name of its cache.
+    fn whole(&self, start: u64, bytes: u64, origin: &str, votes: &Votes) -> Option<TypeId> {
+        if !is_cache(origin) {
+            return None;
+        }
+        let at_start = |of: TypeId| self.structs.is_record(of) && self.fits(of, bytes, origin);
+        let whole: Vec<_> =
+            votes.of.iter().filter(|((at, of), _)| *at == start && at_start(*of)).collect();
+        let most: usize = whole.iter().map(|(_, count)| **count).sum();
+        let often = whole.into_iter().filter(|(_, count)| **count * LEAST_SHARE >= most);
+        // A struct often begins with another one.
+        let largest = often.max_by_key(|((_, of), count)| (self.size(*of), **count));
+        if let Some(((_, of), _)) = largest {
+            return Some(*of);
+        }
+        // Functions that take a bitmap are called with a pointer to its words.
+        let mut words = votes.of.keys().map(|(_, of)| *of);
+        let first = words.next();
+        let is_bitmap = first.is_some_and(|of| !self.structs.is_record(of))
+            && words.all(|of| Some(of) == first)
+            && votes.of.keys().all(|(at, _)| at.wrapping_sub(start).is_multiple_of(8));
+        self.type_of_cache(origin, bytes).or(first.filter(|_| is_bitmap))
+    }
+
+    /// The type of a cache's object of which instructions have a pointer to a member alone, and go beyond it: the only struct
+    /// with such a member that explains the most of them. If several do, the one that other objects of the cache have.
+    fn around(
+        &self,
+        start: u64,
+        bytes: u64,
+        origin: &str,
+        votes: &Votes,
+        known: Option<&BTreeSet<TypeId>>,
+    ) -> Option<TypeId> {
+        let fits = |of: TypeId| is_cache(origin) && self.fits(of, bytes, origin);
+        let found = votes.around.iter().filter(|((at, of), _)| *at == start && fits(*of));
+        let most = found.clone().map(|(_, count)| *count).max()?;
+        let most: Vec<_> =
+            found.filter(|(_, count)| **count == most).map(|((_, of), _)| *of).collect();
+        let is_known = |of: &&TypeId| known.is_some_and(|known| known.contains(of));
+        let mut others = most.iter().filter(is_known);
+        match (&most[..], others.next(), others.next()) {
+            ([of], _, _) | (_, Some(of), None) => Some(*of),
+            _ => None,
+        }
+    }
+
     /// An object with its type, or the typed objects within it.
-    fn named(&self, start: u64, bytes: u64, origin: String, votes: &Votes) -> Vec<Object> {
+    fn named(
+        &self,
+        start: u64,
+        bytes: u64,
+        origin: String,
+        of: Option<TypeId>,
+        votes: &Votes,
+    ) -> Vec<Object> {
         let object = |start, bytes, of| Object { start, bytes, origin: origin.clone(), of };
         let type_name = |of: TypeId| self.structs.types.describe(Some(of));
         if origin == "page map" {
@@ -272,24 +367,13 @@ impl<'k> Naming<'k> {
         if origin.starts_with("stack of") {
             return vec![object(start, bytes, String::new())];
         }
-        let is_slab = origin != "pages" && origin != "vmalloc";
-        let size = |of: TypeId| self.structs.types.size_bytes(of).unwrap_or(u64::MAX);
-        if is_slab {
-            let whole: Vec<_> =
-                votes.iter().filter(|((at, of), _)| *at == start && size(*of) <= bytes).collect();
-            let most: usize = whole.iter().map(|(_, count)| **count).sum();
-            let often = whole.iter().filter(|(_, count)| **count * LEAST_SHARE >= most);
-            // A struct often begins with another one.
-            if let Some(((_, of), _)) = often.max_by_key(|((_, of), count)| (size(*of), **count)) {
-                return vec![object(start, bytes, type_name(*of))];
-            }
-            if let Some(of) = self.type_of_cache(&origin, bytes) {
-                return vec![object(start, bytes, type_name(of))];
-            }
+        if let Some(of) = of {
+            return vec![object(start, bytes, type_name(of))];
         }
+        let (is_slab, size) = (is_cache(&origin), |of: TypeId| self.size(of));
         // The whole is unknown; parts of it may be known.
         let mut parts: Vec<Object> = Vec::new();
-        let mut known: Vec<_> = votes.iter().collect();
+        let mut known: Vec<_> = votes.of.iter().collect();
         known.sort_by_key(|((at, of), count)| (std::cmp::Reverse(**count), *at, *of));
         for ((at, of), _) in known {
             let end = at.saturating_add(size(*of));
@@ -308,8 +392,21 @@ impl<'k> Naming<'k> {
                 });
             }
         }
-        if is_slab && parts.is_empty() {
-            parts.push(object(start, bytes, String::new()));
+        if is_slab {
+            parts.sort_by_key(|its| its.start);
+            let ends = parts.iter().map(|its| its.start + its.bytes);
+            let gaps: Vec<_> = std::iter::once(start)
+                .chain(ends)
+                .zip(parts.iter().map(|its| its.start).chain([start + bytes]))
+                .filter(|(from, to)| from < to)
+                .collect();
+            parts.extend(gaps.into_iter().map(|(from, to)| Object {
+                origin: match from - start {
+                    0 => origin.clone(),
+                    offset => format!("{origin}+{offset}"),
+                },
+                ..object(from, to - from, String::new())
+            }));
         }
         parts
     }
@@ -331,41 +428,72 @@ impl<'k> Naming<'k> {
     }
 
     /// The globals on shared lines whose types accesses tell.
-    fn globals(&mut self, shared: &[(u64, Vec<(u64, u64)>)]) -> Vec<TypedGlobal> {
-        let mut votes: BTreeMap<u64, Votes> = BTreeMap::new();
+    fn globals(&mut self, shared: &[(u64, Vec<LineAccess>)]) -> Vec<TypedGlobal> {
+        let mut votes: BTreeMap<u64, BTreeMap<TypeId, usize>> = BTreeMap::new();
         for (_, sites) in shared.iter().filter(|(line, _)| *line >= CODE_START) {
-            for (pc, address) in sites {
+            for LineAccess { pc, address, .. } in sites {
                 let Some(symbol) = self.symbols.at(*address) else { continue };
                 let Some(target) = self.flow.target(*pc) else { continue };
                 let start = address.wrapping_add_signed(target.offset.wrapping_neg());
                 let bytes = self.structs.types.size_bytes(target.of).unwrap_or(u64::MAX);
                 if start == symbol.address && bytes <= symbol.size_bytes {
-                    let votes = votes.entry(start).or_default();
-                    *votes.entry((start, target.of)).or_default() += 1;
+                    *votes.entry(start).or_default().entry(target.of).or_default() += 1;
                 }
             }
         }
         // A global may be the only one of its struct, and have its name.
-        for (line, _) in shared.iter().filter(|(line, _)| *line >= CODE_START) {
-            let Some(symbol) = self.symbols.at(line + 63).filter(|symbol| symbol.is_data) else {
-                continue;
-            };
-            let Some(of) = self.structs.named(&symbol.name) else { continue };
-            let bytes = self.structs.types.size_bytes(of).unwrap_or(u64::MAX);
-            if bytes <= symbol.size_bytes {
-                let votes = votes.entry(symbol.address).or_default();
-                *votes.entry((symbol.address, of)).or_default() += 1;
+        for (line, sites) in shared.iter().filter(|(line, _)| *line >= CODE_START) {
+            let addresses = sites.iter().map(|site| site.address).chain([line + 63]);
+            for symbol in addresses.filter_map(|address| self.symbols.at(address)) {
+                let of = self.structs.of_global(&symbol.name).filter(|_| symbol.is_data);
+                let Some(of) = of else { continue };
+                let bytes = self.structs.types.size_bytes(of).unwrap_or(u64::MAX);
+                if bytes <= symbol.size_bytes {
+                    *votes.entry(symbol.address).or_default().entry(of).or_default() += 1;
+                }
             }
         }
-        let typed = votes.into_iter().filter_map(|(start, votes)| {
+        for (start, of) in self.numbers(shared) {
+            votes.entry(start).or_insert_with(|| BTreeMap::from([(of, 1)]));
+        }
+        let typed = votes.into_iter().filter_map(|(start, mut votes)| {
+            if votes.keys().any(|of| self.structs.is_record(*of)) {
+                votes.retain(|of, _| self.structs.is_record(*of));
+            }
             let size = |of: TypeId| self.structs.types.size_bytes(of).unwrap_or(0);
             let most: usize = votes.values().sum();
             let often = votes.into_iter().filter(|(_, count)| count * LEAST_SHARE >= most);
-            let ((_, of), _) = often.max_by_key(|((_, of), count)| (size(*of), *count))?;
+            let (of, _) = often.max_by_key(|(of, count)| (size(*of), *count))?;
             let symbol = self.symbols.at(start)?;
             let offset = u32::try_from(start.checked_sub(self.text)?).ok()?;
             Some((symbol.name.clone(), offset, size(of) as u32, of))
         });
         typed.collect()
+    }
+
+    /// The globals that all instructions access as one number, and the type of such a number.
+    fn numbers(&self, shared: &[(u64, Vec<LineAccess>)]) -> BTreeMap<u64, TypeId> {
+        let mut widths: BTreeMap<u64, Option<u8>> = BTreeMap::new();
+        for site in shared.iter().flat_map(|(_, sites)| sites) {
+            let symbol = self.symbols.at(site.address).filter(|symbol| symbol.is_data);
+            let Some(symbol) = symbol else { continue };
+            let is_start = symbol.address == site.address;
+            let width = Some(site.bytes).filter(|bytes| is_start && bytes.is_power_of_two());
+            let known = widths.entry(symbol.address).or_insert(width);
+            if *known != width {
+                *known = None;
+            }
+        }
+        let typed = widths.into_iter().filter_map(|(start, width)| {
+            let name = match width? {
+                1 => "unsigned char",
+                2 => "short unsigned int",
+                4 => "unsigned int",
+                8 => "long unsigned int",
+                _ => return None,
+            };
+            Some((start, self.structs.number(name)?))
+        });
+        typed.filter(|(start, _)| *start >= CODE_START).collect()
     }
 }

@@ -79,6 +79,10 @@ fn types() -> Vec<u8> {
     let mut all = Types { words: Vec::new(), names: vec![0], next: 1 };
     let int = all.add("int", 1 << 24, &[4, 0x20]);
     let long = all.add("long", 1 << 24, &[8, 0x40]);
+    all.add("unsigned int", 1 << 24, &[4, 0x20]);
+    // The type of the global `nohz`, and another unnamed struct.
+    all.record("", 16, &[("idle_cpus_mask", long, 0), ("has_blocked", int, 8)]);
+    all.record("", 16, &[("other", long, 0), ("has_blocked", int, 8)]);
     all.record(
         "kmem_cache",
         64,
@@ -116,10 +120,14 @@ fn symbols() -> KernelSymbols {
         (CODE + at::CACHES, 'D', "slab_caches"),
         (CODE + at::CPU_OFFSETS, 'D', "__per_cpu_offset"),
         (CODE + at::FUNCTION, 'T', "touch_domain"),
-        (CODE + at::FUNCTION + 0x40, 'T', "other"),
+        (CODE + at::FUNCTION + 0x40, 't', "touch_more.constprop.0"),
+        (CODE + at::FUNCTION + 0x60, 'T', "other"),
         (CODE + 0x38000, 'D', "__per_cpu_start"),
         (CODE + 0x38040, 'D', "runqueues"),
         (CODE + 0x38080, 'D', "__per_cpu_end"),
+        (CODE + 0x39000, 'b', "nohz"),
+        (CODE + 0x39040, 'D', "ticks"),
+        (CODE + 0x39080, 'D', "words"),
         (CODE + 0x40000, 'B', "_end"),
     ];
     let text: String = lines
@@ -129,16 +137,25 @@ fn symbols() -> KernelSymbols {
     KernelSymbols::parse(&text).unwrap()
 }
 
-/// `touch_domain(rd)`: adds 1 to `rd->rto_count`, and loads `rd->count` by way of another register.
-const FUNCTION: [u8; 15] = [
+/// `touch_domain(rd)`: adds 1 to `rd->rto_count`, loads `rd->count` by way of another register, and passes the domain after
+/// it to a function without types.
+const FUNCTION: [u8; 26] = [
     0xf0, 0xff, 0x47, 0x04, // lock incl 0x4(%rdi)
     0x48, 0x89, 0xfb, // mov %rdi,%rbx
     0x8b, 0x83, 0x80, 0x00, 0x00, 0x00, // mov 0x80(%rbx),%eax
+    0x48, 0x8d, 0xbb, 0x00, 0x00, 0x00, 0x00, // lea 0x0(%rbx),%rdi
+    0xe8, 0x27, 0x00, 0x00, 0x00, // call touch_more.constprop.0
     0xc3, // ret
-    0x90,
+];
+/// Loads `rd->span`.
+const VARIANT: [u8; 5] = [
+    0x48, 0x8b, 0x47, 0x08, // mov 0x8(%rdi),%rax
+    0xc3, // ret
 ];
 const AFTER_ADD: u64 = CODE + at::FUNCTION + 4;
 const AFTER_LOAD: u64 = CODE + at::FUNCTION + 13;
+const AFTER_VARIANT: u64 = CODE + at::FUNCTION + 0x44;
+const IN_OTHER: u64 = CODE + at::FUNCTION + 0x64;
 
 fn memory() -> File {
     let file = tempfile::tempfile().unwrap();
@@ -161,6 +178,7 @@ fn memory() -> File {
     }
     file.write_all_at(b"Linux version 7", at::BANNER).unwrap();
     file.write_all_at(&FUNCTION, at::FUNCTION).unwrap();
+    file.write_all_at(&VARIANT, at::FUNCTION + 0x40).unwrap();
     // One cache, of objects of 256 bytes in slabs of two pages.
     let list = DIRECT + at::CACHE + 24;
     word(at::CACHES, list);
@@ -188,6 +206,8 @@ fn access(chunk: &mut Vec<u8>, site: u16, instruction: u64, address: u64, kind: 
 
 /// The third object of the slab, on its second page.
 const DOMAIN: u64 = DIRECT + at::SLAB + 0x1200;
+/// The object after it, which the variant alone accesses.
+const NEXT_DOMAIN: u64 = DOMAIN + 0x100;
 /// The run queue of the second CPU.
 const QUEUE: u64 = DIRECT + at::CPU_DATA + 0x1000 + 0x40;
 
@@ -197,12 +217,16 @@ fn events(cpu: u64) -> Vec<u8> {
     put_event(&mut chunk, 13, &[1, 0]);
     for round in 0..40 {
         let ticket = 10 + 4 * round + 2 * cpu;
-        put_event(&mut chunk, 5, &[QUEUE, 0, ticket, AFTER_LOAD + 0x40]);
-        access(&mut chunk, 3, AFTER_LOAD + 0x40, QUEUE + 4, AccessKind::Modify);
+        put_event(&mut chunk, 5, &[QUEUE, 0, ticket, IN_OTHER]);
+        access(&mut chunk, 3, IN_OTHER, QUEUE + 4, AccessKind::Modify);
         put_event(&mut chunk, 6, &[QUEUE, ticket + 1]);
-        access(&mut chunk, 3, AFTER_LOAD + 0x40, QUEUE + 4, AccessKind::Modify);
+        access(&mut chunk, 3, IN_OTHER, QUEUE + 4, AccessKind::Modify);
         access(&mut chunk, 1, AFTER_ADD, DOMAIN + 4, AccessKind::Modify);
         access(&mut chunk, 2, AFTER_LOAD, DOMAIN + 128, AccessKind::Modify);
+        access(&mut chunk, 4, AFTER_VARIANT, NEXT_DOMAIN + 8, AccessKind::Modify);
+        for (site, global) in (5..).zip([0x39008, 0x39040, 0x39080, 0x39084]) {
+            access(&mut chunk, site, IN_OTHER, CODE + global, AccessKind::Modify);
+        }
     }
     chunk
 }
@@ -249,6 +273,10 @@ fn heap_objects_and_per_cpu_variables_have_names_and_fields() {
     let told: Vec<_> = report.lines.iter().map(|line| &line.object).collect();
     assert!(field("struct root_domain (kmalloc-256)", "rto_count"), "{told:?}");
     assert!(field("struct root_domain (kmalloc-256)", "count"), "{told:?}");
+    assert!(field("struct root_domain (kmalloc-256)", "span"), "a caller knows its type: {told:?}");
+    assert!(field("nohz", "has_blocked"), "{told:?}");
+    assert!(field("ticks", ""), "it is one number: {told:?}");
+    assert!(field("words", "+4"), "it is several: {told:?}");
     assert!(
         report
             .lines

@@ -15,7 +15,18 @@ struct Touch {
     /// The thread, or `u32::MAX` for several.
     thread: u32,
     is_written: bool,
-    sites: Vec<(u64, u8)>,
+    /// Instructions, the byte of the line that each accesses, and how many.
+    sites: Vec<(u64, u8, u8)>,
+}
+
+/// An instruction that accesses a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LineAccess {
+    /// The address after the instruction.
+    pub(super) pc: u64,
+    /// The first byte that it accesses.
+    pub(super) address: u64,
+    pub(super) bytes: u8,
 }
 
 /// Lines, and the instructions that access them.
@@ -48,15 +59,18 @@ impl Touched {
         self.is_full
     }
 
-    /// Returns the lines that several threads touch and one of them writes, by address, each with its instructions and the
-    /// address that each accesses.
-    pub(super) fn shared(&self) -> Vec<(u64, Vec<(u64, u64)>)> {
+    /// Returns the lines that several threads touch and one of them writes, by address, each with its instructions.
+    pub(super) fn shared(&self) -> Vec<(u64, Vec<LineAccess>)> {
         let shared = self.lines.iter().filter(|(_, its)| its.thread == u32::MAX && its.is_written);
         let mut shared: Vec<_> = shared
             .map(|(line, its)| {
                 let start = line * LINE_BYTES;
-                let sites = its.sites.iter().map(|(pc, offset)| (*pc, start + u64::from(*offset)));
-                (start, sites.collect())
+                let site = |(pc, offset, bytes): &(u64, u8, u8)| LineAccess {
+                    pc: *pc,
+                    address: start + u64::from(*offset),
+                    bytes: *bytes,
+                };
+                (start, its.sites.iter().map(site).collect())
             })
             .collect();
         shared.sort_by_key(|(line, _)| *line);
@@ -79,7 +93,8 @@ fn note(lines: &mut PageMap<Touch>, thread: u32, access: &Access) -> bool {
         its.thread = u32::MAX;
     }
     its.is_written |= access.kind != AccessKind::Load;
-    let site = (access.instruction, (access.address % LINE_BYTES) as u8);
+    let bytes = u8::try_from(access.size_bytes).unwrap_or(u8::MAX);
+    let site = (access.instruction, (access.address % LINE_BYTES) as u8, bytes);
     if its.sites.len() < MOST_SITES && !its.sites.contains(&site) {
         its.sites.push(site);
     }

@@ -16,5 +16,4 @@ pub use dwarf::SourcePlace;
 pub use error::TypesError;
 pub use field_path::FieldPath;
 pub use role::Role;
-pub(crate) use table::Prototype;
 pub use table::{Global, Keyword, Language, Member, Record, Shape, Type, TypeId, TypeTable};
