@@ -48,7 +48,12 @@ const REPLAY: &[Section] = &[
             (
                 "locks",
                 "–",
-                "Locks that threads waited for: `object`, `field`, how often one was found taken (`waits`) and for how long (`waited_ns`).",
+                "Locks that threads waited for: `object`, `field`, how often one was found taken (`waits`) and for how long (`waited_ns`), and how often and how long it was held (`holds`, `held_ns`).",
+            ),
+            (
+                "apart",
+                "–",
+                "The predicted effect of the fields that --apart names on separate lines.",
             ),
             (
                 "threads",

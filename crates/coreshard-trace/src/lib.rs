@@ -22,13 +22,14 @@ pub use kernel::{
 };
 pub use layout::{Field, Hole, Layout, Mixed, Wasted, most_mixed, most_wasteful};
 pub use recording::{
-    About, AccessKind, Ending, Lack, ProgramFile, RECORDING_MARK, Recording, RecordingError,
-    RecordingWriter, Spool, SpoolCounts, Taken,
+    About, AccessKind, Ending, KERNEL_ENGINE, Lack, ProgramFile, RECORDING_MARK, Recording,
+    RecordingError, RecordingWriter, Spool, SpoolCounts, Taken,
 };
 pub use replay::{
-    Advice, Finding, FindingField, LatentCase, LatentSharing, LinePicture, LineView, LockView,
-    ObjectView, PictureWord, Proposal, ReplayOptions, ReplayReport, Sharing, ThingKind, ThreadView,
-    TypeProposals, WordView, latent_sharing, propose_layouts, replay,
+    Advice, EarlyUnlock, Finding, FindingField, LatentCase, LatentSharing, LinePicture, LineView,
+    LockView, ObjectView, PictureWord, Proposal, ReplayOptions, ReplayReport, SeparateFields,
+    Sharing, ThingKind, ThreadView, TypeProposals, WordView, latent_sharing, propose_layouts,
+    replay,
 };
 pub use types::{
     Binary, DebugSource, FieldPath, Global, Keyword, Language, Member, Record, Role, Shape,

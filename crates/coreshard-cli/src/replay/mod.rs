@@ -14,7 +14,7 @@ use crate::common::{JsonArgs, MachineArgs, bad_input, bail_input, few, output, s
 use anyhow::anyhow;
 use coreshard_sim::{Machine, Placement};
 use coreshard_topology::{CpuSet, input};
-use coreshard_trace::{Recording, ReplayOptions, replay};
+use coreshard_trace::{EarlyUnlock, Recording, ReplayOptions, replay};
 
 /// The placement of a recording's threads on a machine, for all commands that replay.
 #[derive(Debug, clap::Args)]
@@ -107,6 +107,14 @@ pub(crate) struct Args {
     #[arg(long)]
     c2c: bool,
 
+    /// Predict the effect of a field on a line of its own; [] is any index; may be repeated: cpupri.pri_to_cpu[].mask
+    #[arg(long, value_name = "FIELD")]
+    apart: Vec<String>,
+
+    /// Release the locks in an object before a function is called: worker_pool:try_to_wake_up
+    #[arg(long, value_name = "OBJECT:FUNCTION", value_parser = early_unlock)]
+    unlock_before: Option<EarlyUnlock>,
+
     #[command(flatten)]
     json: JsonArgs,
 
@@ -126,6 +134,17 @@ impl Args {
     }
 }
 
+fn early_unlock(text: &str) -> Result<EarlyUnlock, String> {
+    match text.split_once(':') {
+        Some((object, function)) if !object.is_empty() && !function.is_empty() => {
+            Ok(EarlyUnlock { object: object.to_owned(), function: function.to_owned() })
+        }
+        _ => {
+            Err("expected an object and a function, such as worker_pool:try_to_wake_up".to_owned())
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let machine = args.machine.must_be_simulated()?;
@@ -139,7 +158,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         output::warn(&format!("note: {threads} threads share {cpus} CPUs"));
     }
     let most_lines = args.lines.map_or(LINES, NonZeroUsize::get);
-    let options = args.placement.options_on(&machine, most_lines)?;
+    let mut options = args.placement.options_on(&machine, most_lines)?;
+    options.early_unlock.clone_from(&args.unlock_before);
+    options.apart.clone_from(&args.apart);
     let report = replay(&recording, &machine, &options)
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
     if let Some(file) = html {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::common::counted;
 use coreshard_topology::input;
 use coreshard_trace::{
     AccessKind, LineView, LockView, Recording, ReplayReport, Sharing, ThreadView, WordView,
@@ -92,6 +93,18 @@ pub(super) fn report(report: &ReplayReport, recording: &Recording, shown: Shown)
                 lock_name(lock)
             );
         }
+    }
+    if let Some(its) = &report.apart {
+        let _ = writeln!(
+            text,
+            "\n{} of {} on separate lines: the lines of these objects cost {} instead of {}, and an average thread takes {} instead of {}",
+            counted(its.fields, "field"),
+            counted(its.objects, "object"),
+            time(its.cost_after_ns),
+            time(its.cost_before_ns),
+            time(its.mean_after_ns),
+            time(its.mean_before_ns),
+        );
     }
     if !report.threads.is_empty() {
         text.push_str("\nby thread\n       lost     waited      ended   accesses  thread  CPU\n");

@@ -23,6 +23,8 @@ pub use spool::{Spool, SpoolCounts, Taken};
 pub const RECORDING_MARK: &str = "CSTRACE1";
 /// The path of the module whose names a kernel's recording carries itself.
 pub(crate) const NAMES_PATH: &str = "kernel";
+/// The engine of a kernel's recording.
+pub const KERNEL_ENGINE: &str = "kernel";
 /// The version of the format that is read and written.
 const VERSION: u32 = 1;
 /// The header of a frame.

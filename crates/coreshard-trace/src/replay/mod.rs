@@ -1,6 +1,7 @@
 //! Replays recordings on a simulated machine, to predict the effect of its caches on the program.
 
 mod advice;
+mod apart;
 mod conflicts;
 mod engine;
 mod findings;
@@ -22,6 +23,7 @@ mod reuse;
 mod stores;
 
 pub use advice::{Advice, Sharing};
+pub use apart::SeparateFields;
 pub use engine::ThreadView;
 pub use findings::{Finding, FindingField};
 pub use latent::{LatentCase, LatentSharing, latent_sharing};
@@ -29,7 +31,7 @@ pub use names::ThingKind;
 pub(crate) use pages::PageMap;
 pub use picture::{LinePicture, PictureWord};
 pub use proposals::{Proposal, TypeProposals, propose_layouts};
-pub use replayed::ReplayOptions;
+pub use replayed::{EarlyUnlock, ReplayOptions};
 pub use report::{LineView, LockView, ObjectView, ReplayReport, WordView, replay};
 
 /// The longest access, such as a large fill or copy. The rest of a longer one is ignored.

@@ -5,6 +5,11 @@ use super::pages::PageMap;
 /// Start of a part of the address space that no program uses.
 const FRESH_START: u64 = 1 << 56;
 
+/// Whether an address is that of a moved object. A kernel's own addresses are higher.
+pub(super) const fn is_fresh(address: u64) -> bool {
+    address >> 56 == 1
+}
+
 /// A field's new offset in its element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FieldMove {

@@ -2,6 +2,7 @@
 //! stacks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -248,6 +249,25 @@ impl<'p> Names<'p> {
                 Loaded { binary: Some(binary), ..Loaded::default() }
             }
         }
+    }
+
+    /// Returns where a function and the compiler's variants of it lie.
+    pub(crate) fn code_of(&mut self, function: &str) -> Vec<Range<u64>> {
+        let mut found = Vec::new();
+        for number in 0..self.plan.modules.len() {
+            let Module { base, start, end, .. } = self.plan.modules[number];
+            let is_it = |symbol: &&Symbol| {
+                let rest = symbol.name.strip_prefix(function);
+                !symbol.is_data && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            for symbol in self.loaded(number).symbols().iter().filter(is_it) {
+                let first = base.wrapping_add(symbol.address);
+                if (start..end).contains(&first) {
+                    found.push(first..first.saturating_add(symbol.size_bytes));
+                }
+            }
+        }
+        found
     }
 
     pub(crate) fn types(&mut self, number: usize) -> Option<&TypeTable> {

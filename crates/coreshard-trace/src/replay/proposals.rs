@@ -16,7 +16,7 @@ use super::parts::{FieldUse, Parts};
 use super::pieces::Piece;
 use super::plan::{Allocation, AllocationKind, Plan};
 use super::replayed::{self, ReplayOptions, Replayed};
-use crate::recording::{Recording, RecordingError};
+use crate::recording::{KERNEL_ENGINE, Recording, RecordingError};
 
 /// Types with proposals.
 const MOST_TYPES: usize = 3;
@@ -174,6 +174,15 @@ pub(super) struct Gain {
     pub(super) best: Option<(&'static str, Moves)>,
 }
 
+/// Returns how long the program takes: until its last thread ends. Of a kernel, whose CPUs have different work, how long an
+/// average CPU takes.
+fn time_ns(recording: &Recording, outcome: &Outcome) -> f64 {
+    match recording.about().engine == KERNEL_ENGINE {
+        true => outcome.mean_ns(),
+        false => ns(outcome.virtual_ps),
+    }
+}
+
 impl Fought<'_> {
     /// Replays each layout of the type. Returns none if its fields are unknown.
     fn proposals(
@@ -184,6 +193,7 @@ impl Fought<'_> {
     ) -> Result<Option<(TypeProposals, Option<Moves>)>, RecordingError> {
         let Trial { recording, machine, options, before } = *trial;
         let line_bytes = machine.line_bytes() as u64;
+        let before_ns = time_ns(recording, &before.outcome);
         let Some(first) = self.things.values().next().cloned() else { return Ok(None) };
         let lives = self.lives(&before.plan, &first);
         let longest_bytes = self.things.values().map(|thing| thing.bytes).max().unwrap_or(1);
@@ -214,10 +224,10 @@ impl Fought<'_> {
             }
             let after = replayed::run(recording, machine, options, Some((&moves, &before.plan)))?;
             let after = after.outcome;
-            if ns(after.virtual_ps) > (1.0 - WORTH) * ns(before.outcome.virtual_ps) {
+            let after_ns = time_ns(recording, &after);
+            if after_ns > (1.0 - WORTH) * before_ns {
                 continue;
             }
-            let after_ns = ns(after.virtual_ps);
             if best.as_ref().is_none_or(|(least, _)| after_ns < *least) {
                 best = Some((after_ns, moves));
             }
@@ -241,7 +251,7 @@ impl Fought<'_> {
             line_bytes,
             fields: parts.uses(),
             false_share: self.false_ps as f64 / (self.false_ps + self.true_ps).max(1) as f64,
-            before_ns: ns(before.outcome.virtual_ps),
+            before_ns,
             lost_before_ns: ns(before.outcome.lost_ps),
             proposals,
         };

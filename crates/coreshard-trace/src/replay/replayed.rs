@@ -2,9 +2,11 @@
 
 use coreshard_sim::{Machine, Placement};
 
-use super::engine::{Outcome, Replay};
-use super::lines::Line;
+use super::engine::{EarlyUnlocks, Outcome, Replay};
+use super::lines::{Line, Seen};
 use super::moved::Moves;
+use super::names::Names;
+use super::owners::NOBODY;
 use super::plan::Plan;
 use crate::recording::{Recording, RecordingError};
 
@@ -19,6 +21,30 @@ pub struct ReplayOptions {
     pub most_lines: usize,
     /// Fields that proposed layouts do not move because they are part of an interface.
     pub pinned: Vec<String>,
+    /// A change of the program to predict: fields on lines of their own, by the ends of their paths. `[]` stands for any index.
+    pub apart: Vec<String>,
+    /// A change of the program to predict: locks that are released earlier.
+    pub early_unlock: Option<EarlyUnlock>,
+}
+
+/// Locks that a replay releases earlier than the recorded program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyUnlock {
+    /// A part of the name of the objects that the locks are in.
+    pub object: String,
+    /// The function before which a thread releases them.
+    pub function: String,
+}
+
+impl EarlyUnlock {
+    /// Finds the locks and the function.
+    fn find(&self, plan: &Plan) -> EarlyUnlocks {
+        let mut names = Names::new(plan);
+        let seen = Seen { ticket: u64::MAX, owner: NOBODY };
+        let mut is_it = |lock: u64| names.thing(lock, seen, &[]).name.contains(&self.object);
+        let locks = plan.locks.iter().copied().filter(|lock| is_it(*lock)).collect();
+        EarlyUnlocks { locks, code: names.code_of(&self.function) }
+    }
 }
 
 impl Default for ReplayOptions {
@@ -28,6 +54,8 @@ impl Default for ReplayOptions {
             threads_per_cpu: 1,
             most_lines: 20,
             pinned: Vec::new(),
+            apart: Vec::new(),
+            early_unlock: None,
         }
     }
 }
@@ -51,7 +79,8 @@ pub(super) fn run(
         plan.reuse = std::sync::Arc::clone(&unmoved.reuse);
     }
     let moves = moves.map(|(moves, _)| moves);
-    let replay = Replay::new(
+    let early = options.early_unlock.as_ref().map(|early| early.find(&plan));
+    let mut replay = Replay::new(
         recording,
         &mut plan,
         moves,
@@ -59,6 +88,7 @@ pub(super) fn run(
         &options.placement,
         options.threads_per_cpu,
     );
+    replay.early = early.unwrap_or_default();
     let outcome = replay.run()?;
     Ok(Replayed { plan, outcome })
 }

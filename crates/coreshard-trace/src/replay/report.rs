@@ -6,6 +6,7 @@ use coreshard_sim::Machine;
 use serde::Serialize;
 
 use super::advice::{Advice, Sharing};
+use super::apart::{SeparateFields, separate};
 use super::engine::{LockWaits, ThreadView, ns};
 use super::findings::{Finding, findings};
 use super::lines::{Line, Seen};
@@ -55,6 +56,8 @@ pub struct ReplayReport {
     pub objects: Vec<ObjectView>,
     /// Locks that threads waited for, the longest waits first.
     pub locks: Vec<LockView>,
+    /// The effect of fields on separate lines, if [`ReplayOptions::apart`] names some.
+    pub apart: Option<SeparateFields>,
     /// By thread.
     pub threads: Vec<ThreadView>,
     /// Known gaps of the recording, and other remarks.
@@ -72,6 +75,10 @@ pub struct LockView {
     pub waits: u64,
     /// Time that threads waited for it, in nanoseconds.
     pub waited_ns: f64,
+    /// Number of times that a thread held it alone.
+    pub holds: u64,
+    /// Time that threads held it alone, in nanoseconds.
+    pub held_ns: f64,
 }
 
 /// A line that several threads access.
@@ -184,6 +191,10 @@ pub fn replay(
     let objects = objects(&outcome.lines, &mut names);
     let mut findings = findings(outcome, plan, &mut names);
     predict(&mut findings, recording, machine, options, &before, &mut names)?;
+    let apart = match &options.apart[..] {
+        [] => None,
+        _ => Some(separate(recording, machine, options, &before, &mut names)?),
+    };
     let mut notes = notes_of(recording, &before);
     let locks = locks(&outcome.locks, &mut names);
     notes.append(&mut names.notes);
@@ -200,6 +211,7 @@ pub fn replay(
         objects,
         lines,
         locks,
+        apart,
         threads: outcome.threads.clone(),
         notes,
     })
@@ -215,6 +227,8 @@ fn locks(waits: &[(u64, LockWaits)], names: &mut Names<'_>) -> Vec<LockView> {
             object: thing.name,
             waits: waits.count,
             waited_ns: ns(waits.waited_ps),
+            holds: waits.held_count,
+            held_ns: ns(waits.held_ps),
         }
     };
     waits.iter().take(MOST_LOCKS).map(named).collect()

@@ -3,6 +3,8 @@
 //! Locks behave like locks that use a futex. A thread that releases a lock wakes one waiting thread, and the lock stays
 //! free until a thread takes it. A running thread may take it before the woken thread, which then waits again. Such a
 //! lock changes hands less often than a lock that is passed to its waiting threads in order.
+//!
+//! A kernel's spin locks are passed on in order: see [`Locks::hand_over`].
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,14 +16,19 @@ struct Lock {
     waiting: VecDeque<(usize, bool)>,
     /// A woken thread has not tried to acquire it yet.
     is_waking: bool,
+    /// Since when a thread has it alone.
+    since_ps: u64,
     waits: LockWaits,
 }
 
-/// Waits for one lock.
+/// Waits for one lock, and how long it was held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockWaits {
     pub(crate) count: u64,
     pub(crate) waited_ps: u64,
+    /// Number of times that a thread gave it back that had it alone.
+    pub(crate) held_count: u64,
+    pub(crate) held_ps: u64,
 }
 
 #[derive(Default)]
@@ -36,6 +43,7 @@ impl Locks {
         place: usize,
         is_shared: bool,
         is_woken: bool,
+        now: u64,
     ) -> bool {
         let its = self.0.entry(lock).or_default();
         its.is_waking &= !is_woken;
@@ -52,20 +60,34 @@ impl Locks {
         match (&mut its.owner, is_shared) {
             (Some((_, depth)), _) => *depth += 1,
             (None, true) => its.readers += 1,
-            (None, false) => its.owner = Some((place, 1)),
+            (None, false) => (its.owner, its.since_ps) = (Some((place, 1)), now),
         }
         true
     }
 
+    /// Gives a lock that was released to a thread that spins for it, before any other thread can take it.
+    pub(super) fn hand_over(&mut self, lock: u64, place: usize, is_shared: bool, now: u64) {
+        let its = self.0.entry(lock).or_default();
+        its.is_waking = false;
+        match is_shared {
+            true => its.readers += 1,
+            false => (its.owner, its.since_ps) = (Some((place, 1)), now),
+        }
+    }
+
     /// Releases a lock. Returns the woken threads: one, or several that want to share the lock.
-    pub(super) fn release(&mut self, lock: u64, place: usize) -> Vec<(usize, bool)> {
+    pub(super) fn release(&mut self, lock: u64, place: usize, now: u64) -> Vec<(usize, bool)> {
         let its = self.0.entry(lock).or_default();
         match &mut its.owner {
             Some((owner, depth)) if *owner == place && *depth > 1 => {
                 *depth -= 1;
                 return Vec::new();
             }
-            Some((owner, _)) if *owner == place => its.owner = None,
+            Some((owner, _)) if *owner == place => {
+                its.owner = None;
+                its.waits.held_count += 1;
+                its.waits.held_ps += now.saturating_sub(its.since_ps);
+            }
             // Another thread holds it, because the lock was taken over or its acquisition was not recorded.
             Some(_) => return Vec::new(),
             None => its.readers = its.readers.saturating_sub(1),
@@ -118,28 +140,44 @@ mod tests {
     #[test]
     fn a_thread_that_runs_takes_a_free_lock_before_a_woken_one() {
         let mut locks = Locks::default();
-        assert!(locks.acquire(LOCK, 1, false, false));
-        assert!(!locks.acquire(LOCK, 2, false, false));
-        assert_eq!(locks.release(LOCK, 1), [(2, false)]);
-        assert!(locks.acquire(LOCK, 1, false, false), "the woken thread is not here yet");
-        assert!(!locks.acquire(LOCK, 2, false, true), "it waits again");
-        assert_eq!(locks.release(LOCK, 1), [(2, false)]);
-        assert!(locks.acquire(LOCK, 2, false, true));
-        assert_eq!(locks.into_waits(), [(LOCK, LockWaits { count: 1, waited_ps: 0 })]);
+        assert!(locks.acquire(LOCK, 1, false, false, 0));
+        assert!(!locks.acquire(LOCK, 2, false, false, 0));
+        assert_eq!(locks.release(LOCK, 1, 5), [(2, false)]);
+        assert!(locks.acquire(LOCK, 1, false, false, 0), "the woken thread is not here yet");
+        assert!(!locks.acquire(LOCK, 2, false, true, 0), "it waits again");
+        assert_eq!(locks.release(LOCK, 1, 5), [(2, false)]);
+        assert!(locks.acquire(LOCK, 2, false, true, 0));
+        assert_eq!(
+            locks.into_waits(),
+            [(LOCK, LockWaits { count: 1, waited_ps: 0, held_count: 2, held_ps: 10 })]
+        );
     }
 
     #[test]
     fn one_thread_is_woken_at_a_time_or_all_that_share() {
         let mut locks = Locks::default();
-        assert!(locks.acquire(LOCK, 1, false, false));
+        assert!(locks.acquire(LOCK, 1, false, false, 0));
         for (place, is_shared) in [(2, true), (3, true), (4, false)] {
-            assert!(!locks.acquire(LOCK, place, is_shared, false));
+            assert!(!locks.acquire(LOCK, place, is_shared, false, 0));
         }
-        assert_eq!(locks.release(LOCK, 1), [(2, true), (3, true)]);
-        assert!(locks.acquire(LOCK, 1, false, false));
-        assert_eq!(locks.release(LOCK, 1), [], "two are on their way");
-        assert!(locks.acquire(LOCK, 2, true, true) && locks.acquire(LOCK, 3, true, true));
-        assert_eq!(locks.release(LOCK, 2), []);
-        assert_eq!(locks.release(LOCK, 3), [(4, false)]);
+        assert_eq!(locks.release(LOCK, 1, 5), [(2, true), (3, true)]);
+        assert!(locks.acquire(LOCK, 1, false, false, 0));
+        assert_eq!(locks.release(LOCK, 1, 5), [], "two are on their way");
+        assert!(locks.acquire(LOCK, 2, true, true, 0) && locks.acquire(LOCK, 3, true, true, 0));
+        assert_eq!(locks.release(LOCK, 2, 5), []);
+        assert_eq!(locks.release(LOCK, 3, 5), [(4, false)]);
+    }
+
+    #[test]
+    fn a_spin_lock_goes_to_the_thread_that_spins_for_it() {
+        let mut locks = Locks::default();
+        assert!(locks.acquire(LOCK, 1, false, false, 0));
+        assert!(!locks.acquire(LOCK, 2, false, false, 1));
+        assert_eq!(locks.release(LOCK, 1, 3), [(2, false)]);
+        locks.hand_over(LOCK, 2, false, 3);
+        assert!(!locks.acquire(LOCK, 3, false, false, 3), "it has been given to the second");
+        assert_eq!(locks.release(LOCK, 2, 10), [(3, false)]);
+        let waits = locks.into_waits()[0].1;
+        assert_eq!((waits.held_count, waits.held_ps), (2, 10));
     }
 }

@@ -4,7 +4,8 @@
 //! others would be later than another CPU's time. Such operations are accesses of shared lines and events between
 //! threads. All of them therefore happen in the order of time, while private operations cost no turn in the queue.
 //!
-//! Locks are taken in the order of the replay, not in the order of the recording. Waits, joins and starts follow the
+//! Locks are taken in the order of the replay, not in the order of the recording. A kernel's locks are spun for: they are
+//! handed over without a wake-up, and its task switches cost what its own code does. Waits, joins and starts follow the
 //! recording: a waiting thread continues after the wake, exit or creation that ended its wait there. These orders can
 //! contradict each other only in damaged recordings and in recordings of windows. In that case, the oldest wait ends
 //! and is counted.
@@ -16,6 +17,7 @@ mod thread;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
@@ -34,7 +36,7 @@ use super::pieces::Timeline;
 use super::plan::Plan;
 use super::reuse::Slots;
 use super::stores::Store;
-use crate::recording::{Access, AccessKind, Event, Recording, RecordingError};
+use crate::recording::{Access, AccessKind, Event, KERNEL_ENGINE, Recording, RecordingError};
 
 pub(crate) struct Replay<'r> {
     plan: &'r mut Plan,
@@ -43,6 +45,8 @@ pub(crate) struct Replay<'r> {
     costs: StepCosts,
     line_bytes: u64,
     counts_instructions: bool,
+    /// Whether it is a recording of a kernel, whose CPUs spin.
+    is_kernel: bool,
     threads: Vec<Thread<'r>>,
     places: HashMap<u32, usize>,
     cpus: Vec<Cpu>,
@@ -61,6 +65,26 @@ pub(crate) struct Replay<'r> {
     edges_broken: u64,
     /// The start of each window.
     windows: HashMap<u64, u64>,
+    pub(crate) early: EarlyUnlocks,
+}
+
+/// Locks that a thread releases when it reaches some code.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EarlyUnlocks {
+    /// The addresses of the 8-byte words of the locks.
+    pub(crate) locks: HashSet<u64>,
+    pub(crate) code: Vec<Range<u64>>,
+}
+
+impl EarlyUnlocks {
+    /// Returns the lock that a thread with these locks releases when it is at an instruction.
+    #[inline]
+    fn lock_at(&self, instruction: u64, locks: &[u64]) -> Option<u64> {
+        if !self.code.iter().any(|code| code.contains(&instruction.wrapping_sub(1))) {
+            return None;
+        }
+        locks.iter().copied().find(|lock| self.locks.contains(&(lock / 8 * 8)))
+    }
 }
 
 impl<'r> Replay<'r> {
@@ -100,6 +124,7 @@ impl<'r> Replay<'r> {
             costs,
             line_bytes,
             counts_instructions: recording.about().counts_instructions,
+            is_kernel: recording.about().engine == KERNEL_ENGINE,
             threads,
             places,
             cpus,
@@ -115,6 +140,7 @@ impl<'r> Replay<'r> {
             owners,
             edges_broken: 0,
             windows: HashMap::new(),
+            early: EarlyUnlocks::default(),
         }
     }
 
@@ -189,8 +215,10 @@ impl<'r> Replay<'r> {
 
     /// A thread on this CPU wakes another one.
     fn wake(&mut self, cpu: usize, place: usize) {
-        self.cpus[cpu].now += self.costs.wake_ps;
-        let now = self.cpus[cpu].now + self.costs.switch_ps;
+        let costs = (self.costs.wake_ps, self.costs.switch_ps);
+        let (wake_ps, switch_ps) = if self.is_kernel { (0, 0) } else { costs };
+        self.cpus[cpu].now += wake_ps;
+        let now = self.cpus[cpu].now + switch_ps;
         self.ready(place, now);
     }
 
@@ -319,6 +347,12 @@ impl<'r> Replay<'r> {
             break Some(match event {
                 Event::Access(mut access) => {
                     thread.accesses += 1;
+                    // The access itself, to the stack, is left out.
+                    if !self.early.code.is_empty()
+                        && let Some(lock) = self.early.lock_at(access.instruction, thread.locks())
+                    {
+                        break Some(Pending::Unlock(lock));
+                    }
                     // Without a count of instructions, an access costs only its own time. The machine's `compute` is
                     // the time between accesses of shared words, but most accesses here are private.
                     if self.counts_instructions {
@@ -414,8 +448,12 @@ impl<'r> Replay<'r> {
                 let again = Pending::Lock { lock, is_shared, attempt: Attempt::Again };
                 self.threads[place].pending = Some(again);
             }
+            Pending::Lock { lock, attempt: Attempt::Given, .. } => {
+                self.ask_for_line_of(cpu, place, lock);
+                self.threads[place].note_lock(lock);
+            }
             Pending::Lock { lock, is_shared, attempt } => {
-                if self.locks.acquire(lock, place, is_shared, attempt == Attempt::Again) {
+                if self.locks.acquire(lock, place, is_shared, attempt == Attempt::Again, now) {
                     self.threads[place].note_lock(lock);
                 } else {
                     self.block(cpu, place, On::Lock(lock));
@@ -423,9 +461,13 @@ impl<'r> Replay<'r> {
             }
             Pending::Unlock(lock) => {
                 self.threads[place].note_unlock(lock);
-                for (next, is_shared) in self.locks.release(lock, place) {
-                    let again = Pending::Lock { lock, is_shared, attempt: Attempt::Woken };
-                    self.threads[next].pending = Some(again);
+                for (next, is_shared) in self.locks.release(lock, place, now) {
+                    let mut attempt = Attempt::Woken;
+                    if self.is_kernel {
+                        self.locks.hand_over(lock, next, is_shared, now);
+                        attempt = Attempt::Given;
+                    }
+                    self.threads[next].pending = Some(Pending::Lock { lock, is_shared, attempt });
                     self.wake(cpu, next);
                 }
             }

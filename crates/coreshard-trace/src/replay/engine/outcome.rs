@@ -30,6 +30,14 @@ pub(crate) struct Outcome {
     pub(crate) pieces_moved: u64,
 }
 
+impl Outcome {
+    /// Returns how long an average thread takes.
+    pub(crate) fn mean_ns(&self) -> f64 {
+        let all: f64 = self.threads.iter().map(|thread| thread.ended_ns).sum();
+        all / self.threads.len().max(1) as f64
+    }
+}
+
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadView {

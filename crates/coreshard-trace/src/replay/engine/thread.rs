@@ -37,6 +37,8 @@ pub(super) enum Attempt {
     Woken,
     /// The thread was woken, and has the line.
     Again,
+    /// The thread was given the lock, and requests its line.
+    Given,
 }
 
 /// A thread's next operation that is visible to others.
@@ -139,6 +141,11 @@ impl<'r> Thread<'r> {
         if let Some(at) = self.locks.iter().rposition(|its| *its == lock) {
             self.locks.remove(at);
         }
+    }
+
+    /// Returns the locks that it holds.
+    pub(super) fn locks(&self) -> &[u64] {
+        &self.locks
     }
 
     /// Whether it holds a lock on the line that begins at `start`.
