@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define MAGIC 0x314c4e4843485343ull /* "CSHCHNL1" */
@@ -248,7 +249,9 @@ int main(void) {
   }
   if (opens) CLOSE_WINDOW();
   channel->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  atomic_store(&channel->state, ENDED);
   fflush(NULL);
-  power_off();
+  tcdrain(STDOUT_FILENO);
+  /* The host ends the guest, whose memory then has everything as the command left it. */
+  atomic_store(&channel->state, ENDED);
+  for (;;) pause();
 }

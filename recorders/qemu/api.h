@@ -38,3 +38,16 @@ bool qemu_plugin_mem_is_store(uint32_t);
 int qemu_plugin_install(plugin_id, const struct plugin_info *, int, char **);
 
 EXPORT int qemu_plugin_version = PLUGIN_VERSION;
+
+#define MOST_CODE 16
+
+/* Copies an instruction's bytes, and returns how many there are. */
+static inline size_t code_of(const struct plugin_insn *insn, uint8_t code[MOST_CODE]) {
+#if PLUGIN_VERSION < 2
+  size_t bytes = qemu_plugin_insn_size(insn);
+  memcpy(code, qemu_plugin_insn_data(insn), bytes < MOST_CODE ? bytes : MOST_CODE);
+  return bytes;
+#else
+  return qemu_plugin_insn_data(insn, code, MOST_CODE);
+#endif
+}

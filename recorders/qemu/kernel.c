@@ -245,13 +245,8 @@ static void marked(unsigned vcpu, void *opens) {
 }
 
 static void mark(struct plugin_insn *insn) {
-#if PLUGIN_VERSION < 2
-  const uint8_t *code = qemu_plugin_insn_data(insn);
-#else
-  uint8_t code[16];
-  qemu_plugin_insn_data(insn, code, sizeof code);
-#endif
-  if (qemu_plugin_insn_size(insn) != 8 || memcmp(code, "\x0f\x1f\x84\x00", 4) != 0 || memcmp(code + 5, "\xde\xc0\x7a", 3) != 0)
+  uint8_t code[MOST_CODE];
+  if (code_of(insn, code) != 8 || memcmp(code, "\x0f\x1f\x84\x00", 4) != 0 || memcmp(code + 5, "\xde\xc0\x7a", 3) != 0)
     return;
   qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, NO_REGISTERS, (void *)(uintptr_t)(code[4] == 1));
 }
@@ -284,13 +279,8 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
       continue;
     }
     uint64_t pc = qemu_plugin_insn_vaddr(insn);
-    size_t bytes = qemu_plugin_insn_size(insn);
-#if PLUGIN_VERSION < 2
-    const uint8_t *code = qemu_plugin_insn_data(insn);
-#else
-    uint8_t code[16];
-    bytes = qemu_plugin_insn_data(insn, code, sizeof code);
-#endif
+    uint8_t code[MOST_CODE];
+    size_t bytes = code_of(insn, code);
     uint64_t after = pc + bytes;
     note_place(after, block, i, count);
     const struct hook *hook = hook_at(pc);

@@ -13,13 +13,8 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
       tell_modules(0);
     }
     bool is_helper = pc >= atomic_load(&helper_start) && pc < atomic_load(&helper_end);
-    size_t bytes = qemu_plugin_insn_size(insn);
-#if PLUGIN_VERSION < 2
-    const uint8_t *code = qemu_plugin_insn_data(insn);
-#else
-    uint8_t code[16];
-    bytes = qemu_plugin_insn_data(insn, code, sizeof code);
-#endif
+    uint8_t code[MOST_CODE];
+    size_t bytes = code_of(insn, code);
     enum shape shape = numbers.is_x86 ? shape_x86(code, bytes) : shape_arm(code, bytes);
     uint64_t after = pc + bytes;
     /* If the return address is not on the stack, only the return shows the end of a call. */

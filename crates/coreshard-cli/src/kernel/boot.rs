@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::channel::{Channel, GuestState};
 use super::guest_file;
@@ -27,11 +28,14 @@ pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 /// one, with the name of the first.
 const PARAMETERS: &str = "console=ttyS0 panic=-1 quiet lpj=10000000 tsc=reliable nokaslr nowatchdog nosoftlockup \
                           mitigations=off slab_nomerge rcupdate.rcu_cpu_stall_suppress=1";
+/// Makes the guest's clock count instructions, 8 ns each, and skip the time in which all CPUs are idle. Otherwise recording
+/// slows a guest down a hundredfold while its clock goes on, and most of what it does is to serve the clock's interrupts.
+const INSTRUCTION_CLOCK: &str = "shift=3,sleep=off";
 /// Boots of a kernel that panics each time.
 const MOST_BOOTS: u32 = 3;
 /// How often a guest's state is looked at.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long a guest may take to power off after its command.
+/// How long the emulator may take to end after the guest's command.
 const LAST_SECONDS: u64 = 60;
 /// Of a line of the console.
 const MOST_LINE_BYTES: u64 = 1 << 16;
@@ -46,6 +50,8 @@ pub(super) struct Boot<'a> {
     pub(super) parameters: &'a str,
     /// How long the guest may run.
     pub(super) limit: Duration,
+    /// Whether the guest's clock counts instructions. All virtual CPUs then have one thread.
+    pub(super) counts_instructions: bool,
 }
 
 /// What takes part while a guest runs.
@@ -91,7 +97,7 @@ enum Outcome {
 /// panics before the command begins is booted again.
 pub(super) fn boot(boot: &Boot<'_>, follower: &mut dyn Follower) -> anyhow::Result<u8> {
     listen_for_interrupts()?;
-    let threads = threads_of(version()?);
+    let threads = if boot.counts_instructions { SINGLE } else { threads_of(version()?) };
     for left in (0..MOST_BOOTS).rev() {
         match once(boot, threads, follower)? {
             Outcome::Status(status) => return Ok(status),
@@ -129,17 +135,14 @@ fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::
         .stderr(Stdio::piped())
         // Ctrl-C is for this command, which then ends the emulator.
         .process_group(0);
+    if boot.counts_instructions {
+        command.args(["-icount", INSTRUCTION_CLOCK]);
+    }
     follower.prepare(&mut command)?;
     let mut child = Emulator(command.spawn().map_err(|error| absent(&error))?);
     let said = Arc::new(Mutex::new(Said::default()));
     let console = child.0.stdout.take().map(|out| print_console(out, Arc::clone(&said)));
-    let errors = child.0.stderr.take().map(|err| {
-        std::thread::spawn(move || {
-            let lines =
-                BufReader::new(err.take(MOST_LINE_BYTES)).split(b'\n').map_while(Result::ok);
-            lines.map(|line| String::from_utf8_lossy(&line).into_owned() + " ").collect::<String>()
-        })
-    });
+    let errors = child.0.stderr.take().map(|err| std::thread::spawn(move || first_words(err)));
     let begun = Instant::now();
     let mut has_ended_since = None;
     let mut is_ready = false;
@@ -158,8 +161,12 @@ fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::
             break status;
         }
         if matches!(state, GuestState::Ended | GuestState::Failed) {
+            let is_new = has_ended_since.is_none();
             let since = *has_ended_since.get_or_insert_with(Instant::now);
-            if since.elapsed().as_secs() > LAST_SECONDS {
+            if is_new && state == GuestState::Ended {
+                // The emulator stops the guest, and the recorder gives its last events.
+                kill_process(Pid::from_child(&child.0), Signal::TERM)?;
+            } else if since.elapsed().as_secs() > LAST_SECONDS {
                 child.0.kill()?;
             }
         } else if begun.elapsed() > boot.limit {
@@ -201,6 +208,15 @@ fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::
     }
 }
 
+/// Reads everything, so that the emulator never waits, and returns the first part of it.
+fn first_words(mut from: impl Read) -> String {
+    let mut first = Vec::new();
+    // The emulator's end ends both.
+    let _ = std::io::copy(&mut from.by_ref().take(MOST_LINE_BYTES), &mut first);
+    let _ = std::io::copy(&mut from, &mut std::io::sink());
+    String::from_utf8_lossy(&first).replace('\n', " ")
+}
+
 /// Prints the console line by line, and notes a panic.
 fn print_console(out: impl Read + Send + 'static, said: Arc<Mutex<Said>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
@@ -238,8 +254,10 @@ fn absent(error: &std::io::Error) -> anyhow::Error {
 /// CPU ran an instruction that another one had just replaced. With one thread for all, none did. That takes about as long if
 /// there are more virtual CPUs than real ones.
 const fn threads_of(version: u32) -> &'static str {
-    if version < 9 { "tcg,thread=single" } else { "tcg,thread=multi" }
+    if version < 9 { SINGLE } else { "tcg,thread=multi" }
 }
+
+const SINGLE: &str = "tcg,thread=single";
 
 /// Returns the emulator's major version.
 ///

@@ -90,6 +90,7 @@ impl GuestArgs {
             initramfs: initramfs::assemble(&contents)?,
             parameters: &self.append,
             limit: Duration::from_secs(self.time_limit),
+            counts_instructions: false,
         })
     }
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use coreshard_topology::input;
 use coreshard_trace::{
-    About, Ending, GuestMemory, KernelNames, KernelSymbols, KernelTypes, Lack, RecordingWriter,
-    Spool,
+    About, Ending, GuestMemory, KERNEL_ENGINE, KernelNames, KernelSymbols, KernelTypes, Lack,
+    RecordingWriter, Spool,
 };
 
-use super::boot::{self, Follower};
+use super::boot::{self, Boot, Follower};
 use super::channel::Channel;
 use super::guest_args::GuestArgs;
 use super::guest_file;
@@ -183,13 +183,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plugin = library::built(plugin, &library::compiler())?;
     let guest = args.guest.guest()?;
     let options: &[&str] = if args.marked { &["symbols"] } else { &["symbols", "window"] };
-    let ready = args.guest.boot(&guest, options)?;
+    let ready = Boot { counts_instructions: true, ..args.guest.boot(&guest, options)? };
     let hooks = guest_file::new("coreshard-hooks", HOOKS_BYTES)?;
     hooks.write_all_at(&HOOKS_MAGIC.to_ne_bytes(), 0)?;
     hooks.write_all_at(&DIRECT_MAP.to_ne_bytes(), 8)?;
     let about = About {
         command: args.guest.command.iter().map(|word| input::plain(word)).take(100).collect(),
-        engine: "kernel".to_owned(),
+        engine: KERNEL_ENGINE.to_owned(),
         architecture: "x86_64".to_owned(),
         counts_instructions: true,
         ..About::default()

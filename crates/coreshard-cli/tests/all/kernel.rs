@@ -1,5 +1,6 @@
 //! `coreshard kernel`: unusable input, and a kernel that is booted and recorded where one is to be had.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -108,4 +109,89 @@ fn a_recorded_kernel_has_names_and_the_same_report_twice() {
     assert!(objects.iter().filter(is_unnamed).count() * 10 <= objects.len() * 3, "{objects:?}");
     assert!(objects.iter().any(|object| **object == "runqueues"), "{objects:?}");
     assert_eq!(report, replay());
+}
+
+/// From one core to 72 behind one cache, with and without threads, caches, packages and nodes.
+const MACHINES: [&str; 12] = [
+    "pack:1 l3:1 core:16 pu:1",
+    "pack:1 l3:1 core:72 pu:1",
+    "pack:1 l3:1 core:1 pu:2",
+    "pack:1 l3:1 core:11 pu:1",
+    "pack:1 l3:1 core:12 pu:1",
+    "pack:1 l3:1 core:20 pu:2",
+    "pack:1 l3:1 core:36 pu:1",
+    "pack:1 l3:4 core:4 pu:1",
+    "pack:1 l3:2 core:13 pu:2",
+    "pack:2 numa:1 l3:1 core:8 pu:1",
+    "pack:2 numa:1 l3:1 core:14 pu:2",
+    "pack:2 numa:1 l3:2 core:6 pu:1",
+];
+
+/// Gives a queue the narrowest scope that is larger than a core, and makes it strict, so that each pool's workers may run on
+/// its own CPUs alone. Prints the scope and those CPUs, and what `coreshard` reads in the guest.
+const ASK: &str = r#"
+cd /sys/devices/virtual/workqueue/writeback
+scope=numa
+for its in cache_shard cache; do
+  [ -e affinity_scope ] || break
+  echo $its > affinity_scope
+  if [ "$(cat affinity_scope)" = $its ]; then scope=$its; break; fi
+done 2>/dev/null
+[ ! -e affinity_strict ] || echo 1 > affinity_strict
+sleep 1
+echo "scope $scope"
+for task in /proc/[0-9]*; do
+  case "$(cat $task/comm)" in kworker/u*) echo "pool $(grep Cpus_allowed_list $task/status)";; esac
+done
+echo "default $(cat /sys/module/workqueue/parameters/default_affinity_scope 2>/dev/null)"
+coreshard topo --json /tmp/topo && echo "topo $(tr -d '\n' < /tmp/topo)"
+coreshard advise --no-check --json /tmp/advise && echo "advise $(tr -d '\n' < /tmp/advise)"
+"#;
+
+#[test]
+fn the_pools_of_booted_kernels_are_those_of_topo() {
+    let Some(image) = image() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let image = image.to_str().unwrap();
+    let coreshard_here = assert_cmd::cargo::cargo_bin("coreshard");
+    let program = ["--program", coreshard_here.to_str().unwrap(), "--", "sh", "-c", ASK];
+    for machine in MACHINES {
+        let guest = ["kernel", "run", "--image", image, "--machine", machine];
+        let output = coreshard(folder.path(), &[&guest[..], &program].concat());
+        let console = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{machine}: {console}{}", said(&output));
+        let told = |word: &str| {
+            let lines = console.lines().filter_map(|line| line.strip_prefix(word));
+            lines.map(|rest| rest.trim().to_owned()).collect::<Vec<_>>()
+        };
+        let json = |word: &str| serde_json::from_str::<Value>(&told(word)[0]).unwrap();
+        let whole = coreshard(folder.path(), &["topo", "--machine", machine, "--json", "-"]);
+        let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+        let booted = json("topo ");
+        assert_eq!(
+            booted["scopes"], whole["scopes"],
+            "{machine}: the booted machine is another one"
+        );
+        let scope = &told("scope ")[0];
+        let pods = whole["scopes"][scope]["pods"].as_array().unwrap();
+        let ours: BTreeSet<_> =
+            pods.iter().map(|pod| pod["cpus"].as_str().unwrap().to_owned()).collect();
+        let pools = told("pool ").into_iter();
+        let mut kernels: BTreeSet<_> =
+            pools.map(|line| line.rsplit(char::is_whitespace).next().unwrap().to_owned()).collect();
+        // Queues that are not strict.
+        let all = whole["scopes"]["system"]["pods"][0]["cpus"].as_str().unwrap();
+        if ours.len() > 1 {
+            kernels.remove(all);
+        }
+        assert_eq!(kernels, ours, "{machine}: the pods of {scope}");
+        let advice = json("advise ");
+        let default = &told("default ")[0];
+        assert!(
+            default.is_empty() || advice.to_string().contains(default.as_str()),
+            "{machine}: the default scope is {default}, and the advice says {advice}"
+        );
+        assert_eq!(advice["machine"]["cpus"], whole["cpus"], "{machine}: {advice}");
+        assert_eq!(advice["machine"]["llcs"], whole["llcs"], "{machine}: {advice}");
+    }
 }
