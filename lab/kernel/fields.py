@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
-"""Prints where a replay's report has some fields: the place of each field's line among all, its cost, and who shares it.
+"""Prints where replays' reports have some fields: the place of each field's line among all, its cost, and who shares it.
 
-Usage: fields.py REPORT.json FIELD...
+Usage: fields.py REPORT.json... FIELD...
 
-REPORT is made by `coreshard replay --json`. A field is a part of a path, such as pri_to_cpu[0].count.
+Reports are made by `coreshard replay --json`; of several, a table has a column for each. A field is a part of a path, such as
+pri_to_cpu[0].count.
 """
 
 import json
 import sys
 
 
-def main(path, wanted):
-    with open(path, encoding="utf-8") as file:
-        report = json.load(file)
-    lines = report["lines"]
-    whole = sum(item["cost_ns"] for item in report["objects"]) or 1.0
+def main(paths, wanted):
+    reports = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            reports.append(json.load(file))
+    if len(reports) > 1:
+        side_by_side(paths, reports, wanted)
+    for report in reports if len(reports) == 1 else []:
+        one(report, wanted)
+
+
+def one(report, wanted):
+    lines, whole = report["lines"], cost(report)
     print(f"{report['machine']}: {report['accesses']:,} accesses, {report['shared_lines']:,} shared lines")
-    named = sum(line["cost_ns"] for line in lines[:20] if is_named(line))
-    first = sum(line["cost_ns"] for line in lines[:20]) or 1.0
-    print(f"of the cost of the first 20 lines, {100 * named / first:.0f} % has a type or a symbol, and a field")
+    print(f"of the cost of the first 20 lines, {named(report):.0f} % has a type or a symbol, and a field")
     print(f"{'line':>4}  {'cost µs':>9}  {'share':>6}  {'false':>6}  {'CPUs':>4}  field, in object")
     for field in wanted:
         found = [number for number, line in enumerate(lines) if has(line, field)]
@@ -37,6 +44,34 @@ def main(path, wanted):
             print(f"   –  {'–':>9}  {'–':>6}  {'–':>6}  {'–':>4}  {field}: not among the first {len(lines)} lines")
 
 
+def side_by_side(paths, reports, wanted):
+    """Each field's first line in each report, and its share of the cost of all objects."""
+    width = max(len(field) for field in wanted)
+    heads = [path.split("/")[-2] for path in paths]
+    print(f"{'field':<{width}}" + "".join(f"  {head:>16}" for head in heads))
+    for field in wanted:
+        row = f"{field:<{width}}"
+        for report in reports:
+            found = [number for number, line in enumerate(report["lines"]) if has(line, field)]
+            text = "–"
+            if found:
+                text = f"{found[0] + 1} ({100 * report['lines'][found[0]]['cost_ns'] / cost(report):.1f} %)"
+            row += f"  {text:>16}"
+        print(row)
+    print(f"{'named':<{width}}" + "".join(f"  {named(report):>14.0f} %" for report in reports))
+
+
+def cost(report):
+    return sum(item["cost_ns"] for item in report["objects"]) or 1.0
+
+
+def named(report):
+    """The part of the first 20 lines' cost that has a type or a symbol, and a field, in percent."""
+    first = report["lines"][:20]
+    whole = sum(line["cost_ns"] for line in first) or 1.0
+    return 100 * sum(line["cost_ns"] for line in first if is_named(line)) / whole
+
+
 def has(line, field):
     return any(field in word["field"] for word in line["words"])
 
@@ -49,6 +84,8 @@ def is_named(line):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    files = [word for word in sys.argv[1:] if word.endswith(".json")]
+    fields = [word for word in sys.argv[1:] if not word.endswith(".json")]
+    if not files or not fields:
         sys.exit(__doc__)
-    main(sys.argv[1], sys.argv[2:])
+    main(files, fields)
