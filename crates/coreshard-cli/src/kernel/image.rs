@@ -47,6 +47,18 @@ pub(super) fn version(path: &Path) -> anyhow::Result<String> {
     Ok(input::plain(&String::from_utf8_lossy(text)))
 }
 
+/// The first release whose CPUs come up side by side. Earlier ones did not get past their second CPU when the guest's clock
+/// counted instructions (6.1 in QEMU 7.2).
+const PARALLEL: (u32, u32) = (6, 5);
+
+/// Whether a kernel of this version boots if the guest's clock counts instructions.
+pub(super) fn can_count_instructions(version: &str) -> bool {
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next()?.parse::<u32>().ok();
+    // Versions that are no numbers are recent development.
+    next().zip(next()).is_none_or(|version| version >= PARALLEL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +84,19 @@ mod tests {
         let mut arm = vec![0; 0x100];
         arm[ARM_MARK_AT..ARM_MARK_AT + 4].copy_from_slice(b"ARM\x64");
         assert!(error(&arm).contains("arm64"));
+    }
+
+    #[test]
+    fn old_kernels_keep_the_hosts_clock() {
+        for (version, expected) in [
+            ("7.2.13+deb14-cloud-amd64", true),
+            ("6.12.117", true),
+            ("6.5.0", true),
+            ("6.1.0-50-cloud-amd64", false),
+            ("5.15.0", false),
+            ("next-20261129", true),
+        ] {
+            assert_eq!(can_count_instructions(version), expected, "{version}");
+        }
     }
 }

@@ -17,8 +17,8 @@ use coreshard_trace::{
 use super::boot::{self, Boot, Follower};
 use super::channel::Channel;
 use super::guest_args::GuestArgs;
-use super::guest_file;
 use super::machine::Guest;
+use super::{guest_file, image};
 use crate::common::{Destination, ForceArgs, Growing, bad_input, bail_input, output, whole};
 use crate::record::{library, slices};
 use slices::{Slices, Windows};
@@ -183,7 +183,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plugin = library::built(plugin, &library::compiler())?;
     let guest = args.guest.guest()?;
     let options: &[&str] = if args.marked { &["symbols"] } else { &["symbols", "window"] };
-    let ready = Boot { counts_instructions: true, ..args.guest.boot(&guest, options)? };
+    let counts_instructions = image::can_count_instructions(&image::version(&args.guest.image)?);
+    if !counts_instructions {
+        output::warn(
+            "note: this kernel is older than 6.5, so its clock runs on while recording slows it down: more of what is \
+             recorded are clock interrupts",
+        );
+    }
+    let ready = Boot { counts_instructions, ..args.guest.boot(&guest, options)? };
     let hooks = guest_file::new("coreshard-hooks", HOOKS_BYTES)?;
     hooks.write_all_at(&HOOKS_MAGIC.to_ne_bytes(), 0)?;
     hooks.write_all_at(&DIRECT_MAP.to_ne_bytes(), 8)?;
