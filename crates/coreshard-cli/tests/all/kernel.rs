@@ -111,22 +111,6 @@ fn a_recorded_kernel_has_names_and_the_same_report_twice() {
     assert_eq!(report, replay());
 }
 
-/// From one core to 72 behind one cache, with and without threads, caches, packages and nodes.
-const MACHINES: [&str; 12] = [
-    "pack:1 l3:1 core:16 pu:1",
-    "pack:1 l3:1 core:72 pu:1",
-    "pack:1 l3:1 core:1 pu:2",
-    "pack:1 l3:1 core:11 pu:1",
-    "pack:1 l3:1 core:12 pu:1",
-    "pack:1 l3:1 core:20 pu:2",
-    "pack:1 l3:1 core:36 pu:1",
-    "pack:1 l3:4 core:4 pu:1",
-    "pack:1 l3:2 core:13 pu:2",
-    "pack:2 numa:1 l3:1 core:8 pu:1",
-    "pack:2 numa:1 l3:1 core:14 pu:2",
-    "pack:2 numa:1 l3:2 core:6 pu:1",
-];
-
 /// Gives a queue the narrowest scope that is larger than a core, and makes it strict, so that each pool's workers may run on
 /// its own CPUs alone. Prints the scope and those CPUs, and what `coreshard` reads in the guest.
 const ASK: &str = r#"
@@ -148,14 +132,14 @@ coreshard topo --json /tmp/topo && echo "topo $(tr -d '\n' < /tmp/topo)"
 coreshard advise --no-check --json /tmp/advise && echo "advise $(tr -d '\n' < /tmp/advise)"
 "#;
 
-#[test]
-fn the_pools_of_booted_kernels_are_those_of_topo() {
+/// Boots each machine, and compares the kernel's own pools and what `coreshard` reads in the guest with the description.
+fn pools_are_those_of_topo(machines: &[&str]) {
     let Some(image) = image() else { return };
     let folder = tempfile::tempdir().unwrap();
     let image = image.to_str().unwrap();
     let coreshard_here = assert_cmd::cargo::cargo_bin("coreshard");
     let program = ["--program", coreshard_here.to_str().unwrap(), "--", "sh", "-c", ASK];
-    for machine in MACHINES {
+    for machine in machines {
         let guest = ["kernel", "run", "--image", image, "--machine", machine];
         let output = coreshard(folder.path(), &[&guest[..], &program].concat());
         let console = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -194,4 +178,39 @@ fn the_pools_of_booted_kernels_are_those_of_topo() {
         assert_eq!(advice["machine"]["cpus"], whole["cpus"], "{machine}: {advice}");
         assert_eq!(advice["machine"]["llcs"], whole["llcs"], "{machine}: {advice}");
     }
+}
+
+#[test]
+fn sixteen_and_eleven_cores_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:1 l3:1 core:16 pu:1", "pack:1 l3:1 core:11 pu:1"]);
+}
+
+#[test]
+fn seventy_two_cores_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:1 l3:1 core:72 pu:1"]);
+}
+
+#[test]
+fn twelve_and_thirty_six_cores_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:1 l3:1 core:12 pu:1", "pack:1 l3:1 core:36 pu:1"]);
+}
+
+#[test]
+fn cores_with_two_threads_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:1 l3:1 core:1 pu:2", "pack:1 l3:1 core:20 pu:2"]);
+}
+
+#[test]
+fn several_caches_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:1 l3:4 core:4 pu:1", "pack:1 l3:2 core:13 pu:2"]);
+}
+
+#[test]
+fn two_packages_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:2 numa:1 l3:1 core:8 pu:1", "pack:2 numa:1 l3:2 core:6 pu:1"]);
+}
+
+#[test]
+fn two_packages_with_threads_have_the_kernels_pools() {
+    pools_are_those_of_topo(&["pack:2 numa:1 l3:1 core:14 pu:2"]);
 }
