@@ -76,7 +76,7 @@ enum Command {
     Record(Box<record::Args>),
     /// Boot a Linux kernel in emulation and record its memory accesses
     Kernel(kernel::Args),
-    /// Replay a recording on a simulated machine, and report contended fields
+    /// Replay a recording on a simulated machine; name contended fields
     Replay(Box<replay::Args>),
     /// Show how a program's types lie on cache lines
     Layout(Box<layout::Args>),
