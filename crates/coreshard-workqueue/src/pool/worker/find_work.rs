@@ -7,6 +7,7 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::Worker;
 use crate::pool::blocking::blocking;
 use crate::pool::forked_jobs::any_shares;
+use crate::pool::placement::FreeCpus;
 use crate::pool::pool::{Pool, PoolGuard};
 use crate::pool::roster::Blocked;
 use crate::pool::shared::PoolShared;
@@ -216,10 +217,8 @@ impl<P: Platform> Worker<'_, P> {
         };
         self.spin.has_work();
         self.batching.after_claim(items, self.context.producer.get() != Some(home));
-        let mut sees_to_others = spare.is_some();
-        if std::mem::take(&mut self.just_woke) && !suppresses {
-            sees_to_others |= self.send_other_away(&mut state, home, left);
-        }
+        let just_woke = std::mem::take(&mut self.just_woke) && !suppresses;
+        let away = if just_woke { self.other_here(&mut state, home, left) } else { None };
         // Counting the items at the injectors takes cache lines from their producers: only if a worker can be sent. The claims
         // of other workers count as well: one kick may have stood for two blocked workers, and the claims of both are
         // left to the one that was woken.
@@ -239,8 +238,13 @@ impl<P: Platform> Worker<'_, P> {
                 state.arm_for_thieves(pool);
             }
         }
-        sees_to_others |= kick.is_some();
+        let sees_to_others = spare.is_some() || away.is_some() || kick.is_some();
         pool.unlock_and_kick(state, kick);
+        if let Some((other, free)) = away {
+            // Not under the lock: the other one needs it on its way, and would fall asleep on it and be woken on this CPU again.
+            // It runs or was just woken, and exits only after a long idle time.
+            pool.steer(other, free, || ());
+        }
         if let Some(guests) = guests {
             self.invite(guests);
         }
@@ -301,24 +305,20 @@ impl<P: Platform> Worker<'_, P> {
             && batching.estimator.suppresses_wake(items)
     }
 
-    /// Sends a worker that waits for this CPU to another one, to take the rest. A worker that was only just woken is sent only
-    /// if the rest is worth the move. Under the lock, so that it cannot exit meanwhile.
+    /// A worker that waits for this CPU, and the CPUs that it is to be sent to, to take the rest. One that was only just woken
+    /// is sent only if the rest is worth the move.
     #[inline]
-    fn send_other_away(&mut self, state: &mut State<P>, home: usize, left: bool) -> bool {
-        let pool = self.pool;
-        let Some((other, is_coming)) = state.placement.other_at(self.index, home) else {
-            return false;
-        };
+    fn other_here(
+        &mut self,
+        state: &mut State<P>,
+        home: usize,
+        left: bool,
+    ) -> Option<(usize, FreeCpus)> {
+        let (other, is_coming) = state.placement.other_at(self.index, home)?;
         let is_worth_it = left && !is_coming
-            || self.batching.estimator.are_worth_counting() && state.has_work_for(pool, 1);
-        let free = is_worth_it.then(|| state.placement.send_elsewhere(other, &pool.place));
-        match free.flatten() {
-            Some(free) => {
-                pool.steer(other, free, || ());
-                true
-            }
-            None => false,
-        }
+            || self.batching.estimator.are_worth_counting() && state.has_work_for(self.pool, 1);
+        let free = is_worth_it.then(|| state.placement.send_elsewhere(other, &self.pool.place));
+        Some((other, free.flatten()?))
     }
 
     /// Steals items that another worker of the pool has claimed and not yet run.
