@@ -68,6 +68,11 @@ pub struct StepCosts {
     /// How many plain stores to lines in other caches a CPU can have pending; 0 if the machine's file does
     /// not say.
     pub stores_ahead: u64,
+    /// How many different words these stores can write, if consecutive stores of one word count once; 0 if the
+    /// machine's file does not say.
+    pub store_buffer: u64,
+    /// How much work a CPU does while a line is in transit to it; 0 if it waits for each line.
+    pub work_ahead_ps: u64,
 }
 
 impl std::fmt::Debug for Caches {
@@ -84,6 +89,7 @@ impl Caches {
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let costs = machine.costs();
+        let arbitration = costs.arbitration.unwrap_or_default();
         let costs = StepCosts {
             cycle_ps: costs.cycle,
             hit_ps: costs.l1_hit,
@@ -93,7 +99,9 @@ impl Caches {
             switch_ps: costs.context_switch,
             create_ps: costs.thread_create,
             slice_ps: costs.slice,
-            stores_ahead: costs.arbitration.map_or(0, |its| its.stores_ahead),
+            stores_ahead: arbitration.stores_ahead,
+            store_buffer: arbitration.store_buffer,
+            work_ahead_ps: arbitration.work_ahead,
         };
         let mut memory = Memory::new(machine, 0, 0);
         // The caller decides which CPU waits for a line, so requests are served in order.

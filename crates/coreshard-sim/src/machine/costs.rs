@@ -139,6 +139,10 @@ pub(crate) struct Arbitration {
     /// The number of pending stores in a replay, while their line is elsewhere; 0: loads of the line wait for
     /// it at once.
     pub(crate) stores_ahead: u64,
+    /// The number of different words that the pending stores of a replay write; 0: as many as there are stores.
+    pub(crate) store_buffer: u64,
+    /// The work that a CPU does in a replay while a line is in transit; 0: it waits for each line.
+    pub(crate) work_ahead: Ps,
 }
 
 /// The detailed costs of waking and switching.

@@ -203,7 +203,7 @@ impl MachineReader<'_> {
 
     /// Reads how contended lines change hands: a separate table, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String)> {
-        const KEYS: [&str; 13] = [
+        const KEYS: [&str; 15] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -216,6 +216,8 @@ impl MachineReader<'_> {
             "pair_prefetch",
             "misses_at_once",
             "stores_ahead",
+            "store_buffer",
+            "work_ahead_ns",
             "source",
         ];
         let section = self.section(("arbitration", "arbitration"), value, &KEYS)?;
@@ -232,6 +234,8 @@ impl MachineReader<'_> {
             pair_prefetch: section.flag("pair_prefetch")?,
             misses_at_once: section.count("misses_at_once", 64)?,
             stores_ahead: section.count("stores_ahead", 4_096)?,
+            store_buffer: section.count("store_buffer", 4_096)?,
+            work_ahead: section.ns("work_ahead_ns")?,
         };
         Ok((arbitration, section.source()?))
     }

@@ -10,6 +10,10 @@
 //! model 207) with a round trip of 128 ns, loops with one plain store take at least 1.0 to 1.2 ns, as if 112
 //! stores were done at each visit of the line.
 //!
+//! A CPU that continues past its loads (`work_ahead_ns`) uses a line that it loads from as soon as the line arrives. Snoops
+//! wait for a locked instruction, and for one that follows at once, so only a CPU that uses locked instructions on a line keeps
+//! it.
+//!
 //! Transfers and these times vary randomly, as in a machine. Otherwise two loops with a fixed ratio of
 //! lengths would meet at each turn, or never.
 
@@ -28,12 +32,16 @@ pub(super) struct Kept {
     hold: Ps,
     /// Whether CPUs have pending stores.
     stores_wait: bool,
+    /// Whether CPUs continue past loads.
+    loads_wait: bool,
     /// Whether a load of a written line takes it, as before a store.
     pub(super) loads_take: bool,
     /// By line and CPU: until when it has the line.
     by_line: ByPlace<Ps>,
     /// Lines that were last fetched for a plain store.
     for_stores: ByPlace<()>,
+    /// Lines and CPUs that use locked instructions on them.
+    locked: ByPlace<()>,
     most: usize,
     random: Random,
 }
@@ -43,19 +51,30 @@ impl Kept {
         Self {
             hold: costs.hold,
             stores_wait: costs.stores_ahead > 0,
+            loads_wait: costs.work_ahead > 0,
             loads_take: costs.loads_take,
             by_line: ByPlace::default(),
             for_stores: ByPlace::default(),
+            locked: ByPlace::default(),
             most: MANY,
             random: Random::new(0),
         }
     }
 
     /// Returns until when a line is kept that arrived at `since`: for `hold` on average, since the next
-    /// request arrives at a random moment. A line that was fetched for pending stores is not kept.
-    pub(super) fn until(&mut self, line: Place, since: Ps) -> Ps {
-        let is_kept = self.hold > 0 && !self.for_stores.contains_key(&line);
+    /// request arrives at a random moment. A line that was fetched for pending stores or loads is not kept.
+    pub(super) fn until(&mut self, line: Place, owner: usize, since: Ps) -> Ps {
+        let is_kept = self.hold > 0
+            && !self.for_stores.contains_key(&line)
+            && (!self.loads_wait || self.locked.contains_key(&key(line, owner)));
         since + if is_kept { self.random.below(2 * self.hold) } else { 0 }
+    }
+
+    /// Records that a CPU uses locked instructions on a line.
+    pub(super) fn note_locked(&mut self, line: Place, cpu: usize) {
+        if self.loads_wait {
+            self.locked.insert(key(line, cpu), ());
+        }
     }
 
     /// Records the access that a line is fetched for.

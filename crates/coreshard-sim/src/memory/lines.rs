@@ -50,6 +50,8 @@ pub(super) struct Line {
     pub(super) state: LineState,
     /// Whether the owner has written it.
     pub(super) dirty: bool,
+    /// Whether a read-modify-write has used it since its owner fetched it.
+    pub(super) locked: bool,
     /// Whether CPUs spin on it.
     pub(super) watched: bool,
     /// How many consecutive atomics its home has executed for the owner.

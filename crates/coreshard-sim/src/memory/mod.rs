@@ -308,6 +308,7 @@ impl Memory {
             }
             Access::ReadModifyWrite | Access::Add | Access::AddAndForget if here && exclusive => {
                 entry.line.dirty = true;
+                entry.line.locked = true;
                 Outcome::hit(now.max(self.ports[cpu].stores_done) + self.costs.atomic)
             }
             Access::Add | Access::AddAndForget
@@ -319,6 +320,9 @@ impl Memory {
                 let locked = access.is_locked();
                 let from = if locked { now.max(self.ports[cpu].stores_done) } else { now };
                 if self.keeps(cpu, place, from) {
+                    if let Some(kept) = self.kept.as_mut().filter(|_| locked) {
+                        kept.note_locked(self.lines.first_of(place), cpu);
+                    }
                     Outcome::hit(from + if locked { self.costs.atomic } else { self.costs.l1_hit })
                 } else {
                     self.miss(cpu, place, access.near(), now)
@@ -432,7 +436,10 @@ impl Memory {
         let moves = was.state == LineState::Exclusive;
         let mut start = issued.max(was.busy_until);
         if let Some(kept) = self.kept.as_mut().filter(|_| moves && owner != cpu) {
-            start = start.max(kept.until(line, was.busy_until));
+            if was.locked {
+                kept.note_locked(line, owner);
+            }
+            start = start.max(kept.until(line, owner, was.busy_until));
             kept.give(line, owner, start, now);
         }
         if let Some(kept) = &mut self.kept {
@@ -468,11 +475,13 @@ impl Memory {
             let answered = if is_shared { start + self.costs.shared_read } else { done };
             entry.line.busy_until = was.busy_until.max(answered);
             entry.line.dirty = false;
+            entry.line.locked = false;
             entry.share_with(cpu);
         } else {
             entry.line.busy_until = done;
             entry.line.state = LineState::Exclusive;
             entry.line.dirty = access != Access::Load;
+            entry.line.locked = access.is_locked();
             entry.line.owner = cpu as u16;
             entry.line.far_in_a_row = 0;
         }

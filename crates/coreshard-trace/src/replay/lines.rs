@@ -126,6 +126,15 @@ pub(crate) struct Waited {
     pub(crate) lost_ps: u64,
 }
 
+/// The result of an access.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    /// Whether the thread had the line before and lost it.
+    pub(crate) is_taken_back: bool,
+    /// Whether another thread has used the same bytes since then.
+    pub(crate) is_true: bool,
+}
+
 /// The most recent readers of a row's bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readers {
@@ -159,6 +168,8 @@ pub(crate) struct Line {
     /// Its page in the simulated caches; `u64::MAX` before its first access.
     pub(crate) dense_page: u64,
     pub(crate) rows: Vec<Row>,
+    /// A digest of each row's accesses, to find a row without reading all of them.
+    digests: Vec<u64>,
     pub(crate) stores: u64,
     pub(crate) cost_ps: u64,
     pub(crate) true_ps: u64,
@@ -180,6 +191,7 @@ impl Line {
             address: 0,
             dense_page: u64::MAX,
             rows: Vec::new(),
+            digests: Vec::new(),
             stores: 0,
             cost_ps: 0,
             true_ps: 0,
@@ -192,7 +204,7 @@ impl Line {
         }
     }
 
-    /// Records an access of some of its bytes. Returns whether the thread had the line before and lost it.
+    /// Records an access of some of its bytes.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -202,7 +214,7 @@ impl Line {
         outcome: &CacheOutcome,
         waited: Waited,
         rows_left: &mut usize,
-    ) -> bool {
+    ) -> Noted {
         let Accessor { thread, is_locked, .. } = by;
         let (offset, size) = (bytes.start, bytes.len());
         let end = bytes.end.min(self.versions.len());
@@ -240,7 +252,7 @@ impl Line {
         row.add(thread);
         row.locked += u64::from(is_locked);
         if !is_miss {
-            return false;
+            return Noted::default();
         }
         row.misses += 1;
         if access.kind != AccessKind::Store {
@@ -249,7 +261,7 @@ impl Line {
         }
         // The first fetch is not sharing.
         if outcome.source == LineSource::Memory {
-            return false;
+            return Noted::default();
         }
         let Waited { cost_ps, lost_ps } = waited;
         row.cost_ps += cost_ps;
@@ -261,11 +273,11 @@ impl Line {
         let (of_row, of_line) = match sharing {
             Some(true) => (&mut row.true_ps, &mut self.true_ps),
             Some(false) => (&mut row.false_ps, &mut self.false_ps),
-            None => return had_it,
+            None => return Noted { is_taken_back: had_it, is_true: false },
         };
         *of_row += cost_ps;
         *of_line += cost_ps;
-        had_it
+        Noted { is_taken_back: had_it, is_true: had_it && sharing == Some(true) }
     }
 
     /// Records that a thread waited until a recorded store had the line.
@@ -280,6 +292,21 @@ impl Line {
         let row = self.row(bytes.start, bytes.len(), access, by, rows_left);
         self.rows[row].lost_ps += lost_ps;
         self.lost_ps += lost_ps;
+    }
+
+    /// Records that a part of a recorded access's wait was no loss.
+    pub(crate) fn note_hidden(
+        &mut self,
+        by: Accessor,
+        bytes: std::ops::Range<usize>,
+        access: &Access,
+        hidden_ps: u64,
+        rows_left: &mut usize,
+    ) {
+        let row = self.row(bytes.start, bytes.len(), access, by, rows_left);
+        let its = &mut self.rows[row].lost_ps;
+        *its = its.saturating_sub(hidden_ps);
+        self.lost_ps = self.lost_ps.saturating_sub(hidden_ps);
     }
 
     /// Classifies a miss. The sharing is true if another thread has written the bytes since this thread had the line,
@@ -316,7 +343,9 @@ impl Line {
                 && row.size_bytes == size_bytes
                 && row.owner_kind == by.owner_kind
         };
-        if let Some(at) = self.rows.iter().position(is_it) {
+        let digest = digest(access, offset, size_bytes, by.owner_kind);
+        let mut alike = (0..).zip(&self.digests).filter(|(_, its)| **its == digest);
+        if let Some((at, _)) = alike.find(|(at, _)| is_it(&self.rows[*at])) {
             return at;
         }
         // Accesses beyond the limit are counted in the last row.
@@ -324,6 +353,7 @@ impl Line {
             return self.rows.len() - 1;
         }
         *rows_left = rows_left.saturating_sub(1);
+        self.digests.push(digest);
         self.rows.push(Row {
             offset,
             size_bytes,
@@ -337,6 +367,13 @@ impl Line {
         });
         self.rows.len() - 1
     }
+}
+
+/// Returns a number that differs for most different accesses.
+fn digest(access: &Access, offset: u16, size_bytes: u16, owner_kind: u32) -> u64 {
+    let bytes = u64::from(offset) << 48 | u64::from(size_bytes) << 36;
+    let kind = u64::from(owner_kind) << 2 | access.kind as u64;
+    access.instruction ^ bytes ^ kind.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 #[cfg(test)]

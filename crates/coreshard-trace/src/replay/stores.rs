@@ -2,8 +2,10 @@
 //!
 //! A store whose line is elsewhere waits here while its CPU continues, and loads of its bytes are forwarded from here.
 //! Stores leave in order. The first store requests its line, and when the line arrives, all stores leave up to the first
-//! whose line is elsewhere. A CPU stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to
-//! private lines take no space.
+//! whose line is elsewhere. Consecutive stores to one word share an entry: on a Xeon (family 6, model 207), whose buffer has 112
+//! entries, loops that add to one word continue for some 270 stores during a round trip of the line, and loops over four words for
+//! 112. A CPU stalls when the buffer is full, and at a read-modify-write until the buffer is empty. Stores to private lines take no
+//! space.
 
 use std::collections::VecDeque;
 
@@ -28,10 +30,18 @@ pub(super) struct Store {
     pub(super) by: Accessor,
 }
 
+impl Store {
+    fn is_of(&self, address: u64, size: u64) -> bool {
+        self.address == address && self.size == size
+    }
+}
+
 /// The waiting stores of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     waiting: VecDeque<Store>,
+    /// The entries of the waiting stores.
+    entries: usize,
     /// Arrival of the requested line, in picoseconds.
     due: u64,
     /// Whether the CPU's thread had that line before.
@@ -48,11 +58,16 @@ impl Stores {
         (!self.waiting.is_empty()).then_some(self.due)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+    /// Whether a further store of these bytes has to wait, for the number of stores or of entries.
+    pub(super) fn is_full(&self, most: u64, most_entries: u64, address: u64, size: u64) -> bool {
+        let shares = self.waiting.back().is_some_and(|last| last.is_of(address, size));
+        let has_entry = shares || most_entries == 0 || (self.entries as u64) < most_entries;
+        self.waiting.len() as u64 >= most || !has_entry
     }
 
     pub(super) fn add_waiting(&mut self, store: Store) {
+        let shares = self.waiting.back().is_some_and(|last| last.is_of(store.address, store.size));
+        self.entries += usize::from(!shares);
         self.waiting.push_back(store);
     }
 
@@ -70,7 +85,10 @@ impl Stores {
 
     /// Takes the first store, whose line has arrived.
     pub(super) fn leave(&mut self) -> Option<Store> {
-        self.waiting.pop_front()
+        let first = self.waiting.pop_front()?;
+        let shares = self.oldest().is_some_and(|next| next.is_of(first.address, first.size));
+        self.entries -= usize::from(!shares);
+        Some(first)
     }
 
     /// Returns the first store, whose line was requested.

@@ -8,5 +8,6 @@ mod plain_stores;
 mod read_and_written;
 mod replayed_types;
 mod unequal_loops;
+mod work_ahead;
 
 testing::watch!();

@@ -10,9 +10,11 @@
 //! contradict each other only in damaged recordings and in recordings of windows. In that case, the oldest wait ends
 //! and is counted.
 
+mod ahead;
 mod locks;
 mod outcome;
 mod shared_lines;
+mod spin;
 mod thread;
 
 use std::cmp::Reverse;
@@ -22,13 +24,15 @@ use std::sync::Arc;
 
 use coreshard_sim::{CacheAccess, CacheOutcome, Caches, LineSource, Machine, Placement, StepCosts};
 
+use self::ahead::Stall;
 pub(crate) use self::locks::LockWaits;
 use self::locks::Locks;
 pub use self::outcome::ThreadView;
 pub(crate) use self::outcome::{Outcome, ns};
 use self::shared_lines::SharedLines;
+use self::spin::Spin;
 use self::thread::{Attempt, Cpu, On, Pending, State, Thread};
-use super::lines::Accessor;
+use super::lines::{Accessor, Noted};
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
 use super::pages::LineKind;
@@ -251,6 +255,10 @@ impl<'r> Replay<'r> {
             };
             // At the end of its events, the thread exits.
             let pending = pending.unwrap_or(Pending::Exit);
+            if self.waits_for_loads(cpu, place, &pending) {
+                self.threads[place].pending = Some(pending);
+                continue;
+            }
             let its = &mut self.cpus[cpu];
             if let Some(due) = its.stores.due() {
                 if due <= its.now.min(limit) {
@@ -291,7 +299,7 @@ impl<'r> Replay<'r> {
             } else {
                 let dense = self.lines.meet(next.line, next.address);
                 let outcome = self.caches.access(cpu, dense, CacheAccess::Store, now);
-                let is_taken_back = self.note(&next, &outcome, now);
+                let is_taken_back = self.note(&next, &outcome, now).is_taken_back;
                 if outcome.source != LineSource::Hit {
                     self.cpus[cpu].stores.await_line(outcome.done_ps, is_taken_back);
                     break;
@@ -316,15 +324,26 @@ impl<'r> Replay<'r> {
         let (now, stalls_for) = (its.now, its.stores.taken_back());
         let waits = match access.kind {
             AccessKind::Modify => true,
-            AccessKind::Store => its.stores.len() as u64 >= self.costs.stores_ahead,
+            AccessKind::Store => its.stores.is_full(
+                self.costs.stores_ahead,
+                self.costs.store_buffer,
+                access.address,
+                u64::from(access.size_bytes),
+            ),
             AccessKind::Load => {
-                its.stores.oldest().is_some_and(|first| first.line == *line)
+                self.costs.work_ahead_ps == 0
+                    && its.stores.oldest().is_some_and(|first| first.line == *line)
                     && !its.stores.answers(access.address, u64::from(access.size_bytes), its.now)
             }
         };
         if waits {
             its.now = now.max(due);
             let lost = due.saturating_sub(now);
+            if access.kind == AccessKind::Modify {
+                its.ahead.note_wait(lost, self.costs.work_ahead_ps, stalls_for);
+            } else {
+                its.ahead.note_stall(lost);
+            }
             self.threads[place].lost_ps += lost;
             if let Some(store) = stalls_for {
                 self.lines.note_stall(&store, lost);
@@ -333,16 +352,64 @@ impl<'r> Replay<'r> {
         waits
     }
 
+    /// Whether a thread's next operation has to wait until the lines of its CPU's loads have arrived. If so, the CPU's
+    /// time advances to that point.
+    #[inline]
+    fn waits_for_loads(&mut self, cpu: usize, place: usize, pending: &Pending) -> bool {
+        if !self.cpus[cpu].ahead.has_loads() {
+            return false;
+        }
+        match pending {
+            Pending::Take(_) | Pending::GiveBack(_) | Pending::Range { .. } => return false,
+            Pending::Access { access, .. } if access.kind != AccessKind::Modify => return false,
+            _ => {}
+        }
+        let mut waits = false;
+        loop {
+            let its = &mut self.cpus[cpu];
+            let Some(stall) = its.ahead.next_wait(its.now) else { break };
+            self.stall(cpu, place, &stall);
+            self.cpus[cpu].ahead.note_wait(
+                stall.lost_ps,
+                self.costs.work_ahead_ps,
+                stall.taken_back,
+            );
+            waits = true;
+        }
+        waits
+    }
+
+    /// Lets a CPU stall for a line.
+    fn stall(&mut self, cpu: usize, place: usize, stall: &Stall) {
+        self.cpus[cpu].now += stall.lost_ps;
+        self.threads[place].lost_ps += stall.lost_ps;
+        if let Some(access) = &stall.taken_back {
+            self.lines.note_stall(access, stall.lost_ps);
+        }
+    }
+
+    /// Computation that was done ahead took no time, so that less was lost.
+    fn note_hidden(&mut self, place: usize, hidden_ps: u64, taken_back: Option<Store>) {
+        let lost_ps = &mut self.threads[place].lost_ps;
+        *lost_ps = lost_ps.saturating_sub(hidden_ps);
+        if let Some(access) = taken_back {
+            self.lines.note_hidden(&access, hidden_ps);
+        }
+    }
+
     /// Reads events up to the next one that is visible to others. Returns none at the end.
     fn advance(&mut self, cpu: usize, place: usize) -> Result<Option<Pending>, RecordingError> {
         let mut now = self.cpus[cpu].now;
         let cycles = |count: u64| count * self.costs.cycle_ps / 4;
+        let (mut done_ps, taken_back) = self.cpus[cpu].ahead.done_ps();
+        let mut hidden_ps = 0;
         let thread = &mut self.threads[place];
         let pending = loop {
             let Some(event) = thread.events.read()? else { break None };
             if let Some(ticket) = event.ticket() {
                 thread.ticket = ticket;
                 self.tenancy.note(&self.owners, ticket);
+                thread.spin = Spin::default();
             }
             break Some(match event {
                 Event::Access(mut access) => {
@@ -353,10 +420,21 @@ impl<'r> Replay<'r> {
                     {
                         break Some(Pending::Unlock(lock));
                     }
+                    if thread.spin.is_over(&access) {
+                        continue;
+                    }
                     // Without a count of instructions, an access costs only its own time. The machine's `compute` is
                     // the time between accesses of shared words, but most accesses here are private.
                     if self.counts_instructions {
-                        now += cycles(u64::from(access.before));
+                        let work_ps = cycles(u64::from(access.before));
+                        let ahead_ps = work_ps.min(done_ps);
+                        now += work_ps - ahead_ps;
+                        done_ps -= ahead_ps;
+                        hidden_ps += ahead_ps;
+                    }
+                    // A load after a read-modify-write waits for it.
+                    if access.kind == AccessKind::Load {
+                        done_ps = 0;
                     }
                     let recorded = access.address;
                     if let Some(moves) = self.moves {
@@ -375,6 +453,17 @@ impl<'r> Replay<'r> {
                             Pending::Range { access, address, left }
                         }
                         LineKind::Private => {
+                            // It waits for the CPU's loads.
+                            let ahead = &mut self.cpus[cpu].ahead;
+                            if access.kind == AccessKind::Modify && ahead.has_loads() {
+                                while let Some(stall) = ahead.next_wait(now) {
+                                    now += stall.lost_ps;
+                                    thread.lost_ps += stall.lost_ps;
+                                    if let Some(load) = &stall.taken_back {
+                                        self.lines.note_stall(load, stall.lost_ps);
+                                    }
+                                }
+                            }
                             now += hit_ps(&self.costs, access.kind);
                             continue;
                         }
@@ -390,7 +479,11 @@ impl<'r> Replay<'r> {
                     Pending::Range { access, address: access.address, left }
                 }
                 Event::Instructions { count } => {
-                    now = now.saturating_add(cycles(count.min(1 << 40)));
+                    let work_ps = cycles(count.min(1 << 40));
+                    let ahead_ps = work_ps.min(done_ps);
+                    now = now.saturating_add(work_ps - ahead_ps);
+                    done_ps -= ahead_ps;
+                    hidden_ps += ahead_ps;
                     continue;
                 }
                 Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
@@ -425,6 +518,17 @@ impl<'r> Replay<'r> {
             });
         };
         self.cpus[cpu].now = now;
+        self.cpus[cpu].ahead.set_done(done_ps);
+        if hidden_ps > 0 {
+            self.note_hidden(place, hidden_ps, taken_back);
+        }
+        while self.cpus[cpu].ahead.has_loads() {
+            let its = &mut self.cpus[cpu];
+            let Some(stall) = its.ahead.next_stall(its.now, self.costs.work_ahead_ps) else {
+                break;
+            };
+            self.stall(cpu, place, &stall);
+        }
         Ok(pending)
     }
 
@@ -607,6 +711,10 @@ impl<'r> Replay<'r> {
         let owner_kind = self.owners.kind(owner);
         let by = Accessor { thread: thread.number, is_locked, ticket, owner, owner_kind };
         let it = Store { access: *access, address, size, line, by };
+        if access.kind == AccessKind::Load && its.ahead.has_loads() && its.ahead.awaits(line, now) {
+            self.hit(cpu, &it, now);
+            return;
+        }
         if self.costs.stores_ahead > 0 {
             match access.kind {
                 AccessKind::Store => {
@@ -618,10 +726,17 @@ impl<'r> Replay<'r> {
                     }
                 }
                 AccessKind::Load if its.stores.answers(address, size, now) => {
-                    its.now += self.costs.hit_ps;
-                    let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
-                    self.lines.meet(line, address);
-                    self.note(&it, &here, now);
+                    self.hit(cpu, &it, now);
+                    return;
+                }
+                // The line is in transit for a store.
+                AccessKind::Load
+                    if self.costs.work_ahead_ps > 0
+                        && let Some(due) = its.stores.due()
+                        && its.stores.oldest().is_some_and(|first| first.line == line) =>
+                {
+                    its.ahead.begin(line, now, due, its.stores.taken_back());
+                    self.hit(cpu, &it, now);
                     return;
                 }
                 _ => {}
@@ -633,11 +748,19 @@ impl<'r> Replay<'r> {
             AccessKind::Store => CacheAccess::Store,
             AccessKind::Modify => CacheAccess::Modify,
         };
-        let outcome = self.caches.access(cpu, dense, kind, now);
+        let mut outcome = self.caches.access(cpu, dense, kind, now);
+        let due = outcome.end_ps;
+        let goes_on = self.costs.work_ahead_ps > 0
+            && access.kind == AccessKind::Load
+            && !matches!(outcome.source, LineSource::Hit | LineSource::Memory);
+        if goes_on {
+            outcome.end_ps = due.min(now + self.costs.hit_ps);
+        }
         self.cpus[cpu].now = outcome.end_ps;
+        let mut lost = 0;
         if outcome.source != LineSource::Memory {
             let took = outcome.end_ps - now;
-            let lost = took.saturating_sub(hit_ps(&self.costs, access.kind));
+            lost = took.saturating_sub(hit_ps(&self.costs, access.kind));
             self.threads[place].lost_ps += lost;
             // An access that has its line waits for the CPU's last store, as a read-modify-write does.
             if outcome.source == LineSource::Hit
@@ -647,10 +770,20 @@ impl<'r> Replay<'r> {
                 self.lines.note_stall(&store, lost);
             }
         }
-        let is_taken_back = self.note(&it, &outcome, now);
+        let Noted { is_taken_back, is_true } = self.note(&it, &outcome, now);
+        let taken_back = is_taken_back.then_some(it);
         let its = &mut self.cpus[cpu];
+        if access.kind == AccessKind::Load && is_true {
+            self.threads[place].spin.note_change();
+        }
+        if goes_on {
+            its.ahead.begin(line, now, due, taken_back);
+        }
+        if access.kind == AccessKind::Modify {
+            its.ahead.note_wait(lost, self.costs.work_ahead_ps, taken_back);
+        }
         if access.kind == AccessKind::Store && outcome.source != LineSource::Hit {
-            its.taken_back = is_taken_back.then_some(it);
+            its.taken_back = taken_back;
         }
         if self.costs.stores_ahead > 0
             && access.kind == AccessKind::Store
@@ -661,8 +794,16 @@ impl<'r> Replay<'r> {
         }
     }
 
+    /// Records an access that does not wait for its line.
+    fn hit(&mut self, cpu: usize, it: &Store, now: u64) {
+        self.cpus[cpu].now += self.costs.hit_ps;
+        let here = CacheOutcome { end_ps: now, done_ps: now, source: LineSource::Hit };
+        self.lines.meet(it.line, it.address);
+        self.note(it, &here, now);
+    }
+
     #[inline]
-    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) -> bool {
+    fn note(&mut self, it: &Store, outcome: &CacheOutcome, now: u64) -> Noted {
         self.lines.note(it, outcome, now, hit_ps(&self.costs, it.access.kind))
     }
 

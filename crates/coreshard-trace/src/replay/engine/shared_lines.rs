@@ -2,7 +2,7 @@
 
 use coreshard_sim::{CacheOutcome, Caches};
 
-use crate::replay::lines::{Line, Waited};
+use crate::replay::lines::{Line, Noted, Waited};
 use crate::replay::pages::{Lately, LineKind, PageMap, Pages};
 use crate::replay::stores::Store;
 
@@ -78,8 +78,7 @@ impl SharedLines {
         page
     }
 
-    /// Records an access. `hit_ps` is its cost if the line is present. Returns whether the thread had the line before
-    /// and lost it.
+    /// Records an access. `hit_ps` is its cost if the line is present.
     #[inline]
     pub(super) fn note(
         &mut self,
@@ -87,10 +86,10 @@ impl SharedLines {
         outcome: &CacheOutcome,
         now: u64,
         hit_ps: u64,
-    ) -> bool {
+    ) -> Noted {
         let Some(its) = self.lines.get_mut(it.line as usize) else {
             self.left_out += 1;
-            return false;
+            return Noted::default();
         };
         // The CPU continues after a store. The time until the line arrives is the store's cost.
         let beyond = |end: u64| end.saturating_sub(now).saturating_sub(hit_ps);
@@ -104,6 +103,13 @@ impl SharedLines {
         let Some(its) = self.lines.get_mut(it.line as usize) else { return };
         let bytes = bytes_of(it, self.line_bytes);
         its.note_stall(it.by, bytes, &it.access, lost_ps, &mut self.rows_left);
+    }
+
+    /// Records that a part of an access's wait was no loss, because its CPU did something else meanwhile.
+    pub(super) fn note_hidden(&mut self, it: &Store, hidden_ps: u64) {
+        let Some(its) = self.lines.get_mut(it.line as usize) else { return };
+        let bytes = bytes_of(it, self.line_bytes);
+        its.note_hidden(it.by, bytes, &it.access, hidden_ps, &mut self.rows_left);
     }
 
     /// Returns all lines, and the number of accesses to lines beyond the maximum.

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::ahead::Ahead;
 use super::outcome::{ThreadView, ns};
+use super::spin::Spin;
 use crate::recording::{Access, ThreadEvents};
 use crate::replay::owners::{NOBODY, Owner};
 use crate::replay::pages::Lately;
@@ -78,6 +80,7 @@ pub(super) struct Thread<'r> {
     pub(super) lately: Lately,
     /// The operation that was read and waits for its turn.
     pub(super) pending: Option<Pending>,
+    pub(super) spin: Spin,
     /// Locks that it holds, once for each acquisition.
     locks: Vec<u64>,
     /// The ticket of the last event that had one.
@@ -102,6 +105,7 @@ impl<'r> Thread<'r> {
             state,
             lately: Lately::default(),
             pending: None,
+            spin: Spin::default(),
             locks: Vec::new(),
             ticket: 0,
             piece: PieceNumber::MAX,
@@ -164,6 +168,7 @@ pub(super) struct Cpu {
     pub(super) since: u64,
     pub(super) is_queued: bool,
     pub(super) stores: Stores,
+    pub(super) ahead: Ahead,
     /// The last store that missed, if its line was lost to another CPU before.
     pub(super) taken_back: Option<Store>,
 }
