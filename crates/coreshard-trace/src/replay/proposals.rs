@@ -44,7 +44,8 @@ pub struct TypeProposals {
     pub before_ns: f64,
     /// Time that threads wait for lines with the current layout, in nanoseconds.
     pub lost_before_ns: f64,
-    /// Layouts, the best first. Layouts that gain less than a hundredth of the time are omitted.
+    /// Layouts, the best first. Layouts that gain less than a hundredth of the time are omitted, and so are layouts that
+    /// take more memory than another one and gain no more.
     pub proposals: Vec<Proposal>,
 }
 
@@ -210,8 +211,7 @@ impl Fought<'_> {
         let element_bytes = |thing: &Thing| if has_tail { thing.bytes } else { size_bytes };
         self.note_uses(&mut parts, &before.plan, element_bytes);
         parts.pin(&options.pinned);
-        let mut proposals = Vec::new();
-        let mut best: Option<(f64, Moves)> = None;
+        let mut proposals: Vec<(Proposal, Moves)> = Vec::new();
         for arranged in parts.arrangements(size_bytes) {
             let moved = parts.moves(&arranged);
             let (new_bytes, mut moves, mut elements) = (arranged.size_bytes, Moves::default(), 0);
@@ -228,10 +228,7 @@ impl Fought<'_> {
             if after_ns > (1.0 - WORTH) * before_ns {
                 continue;
             }
-            if best.as_ref().is_none_or(|(least, _)| after_ns < *least) {
-                best = Some((after_ns, moves));
-            }
-            proposals.push(Proposal {
+            let proposal = Proposal {
                 what: arranged.what,
                 size_bytes: new_bytes,
                 spent_bytes: (new_bytes as i64 - size_bytes as i64).saturating_mul(elements as i64),
@@ -239,11 +236,22 @@ impl Fought<'_> {
                 lost_after_ns: ns(after.lost_ps),
                 suggestion: parts.suggestion(&arranged),
                 order: parts.order(&arranged),
-            });
+            };
+            proposals.push((proposal, moves));
         }
-        proposals.sort_by(|a, b| {
+        proposals.sort_by(|(a, _), (b, _)| {
             a.after_ns.total_cmp(&b.after_ns).then(a.spent_bytes.cmp(&b.spent_bytes))
         });
+        // A larger layout has to be faster.
+        let all: Vec<_> =
+            proposals.iter().map(|(its, _)| (its.spent_bytes, its.after_ns)).collect();
+        proposals.retain(|(its, _)| {
+            let is_better = |(spent_bytes, after_ns): &(i64, f64)| {
+                *spent_bytes < its.spent_bytes && *after_ns <= (1.0 + WORTH) * its.after_ns
+            };
+            !all.iter().any(is_better)
+        });
+        let (proposals, moves): (Vec<_>, Vec<_>) = proposals.into_iter().unzip();
         let found = TypeProposals {
             name,
             objects: self.things.len(),
@@ -255,7 +263,7 @@ impl Fought<'_> {
             lost_before_ns: ns(before.outcome.lost_ps),
             proposals,
         };
-        Ok(Some((found, best.map(|(_, moves)| moves))))
+        Ok(Some((found, moves.into_iter().next())))
     }
 
     /// Records the threads that use the fields. Other objects that had the same address at other times are ignored.
