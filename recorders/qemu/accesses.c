@@ -101,12 +101,29 @@ static void event_by(unsigned vcpu, enum event kind, const uint64_t *words, uint
 /* The address after the last access, for the number of instructions since then. */
 static __thread uint64_t last_pc;
 
+/* Instructions of blocks without an access, such as a loop that only computes. They are reported with the next access once
+ * they are this many. */
+#define LEAST_REPORTED 64
+static __thread uint64_t computed;
+
+static void computes(unsigned vcpu, void *count) {
+  (void)vcpu;
+  computed += (uintptr_t)count;
+}
+
+static __attribute__((noinline)) void tell_computed(struct recorder *of) {
+  uint64_t words[] = {computed};
+  computed = 0;
+  recorder_event(of, INSTRUCTIONS, words, 1);
+}
+
 static inline __attribute__((always_inline)) void record(unsigned vcpu, uint32_t info, uint64_t address, uint64_t pc,
                                                          uint32_t kind) {
   uint32_t window = atomic_load_explicit(&spool->window, memory_order_relaxed);
   if (__builtin_expect(window == 0, 0)) return;
   struct recorder *of = self;
   if (__builtin_expect(of->window != window, 0) && !(of = first_of(vcpu, address, window))) return;
+  if (__builtin_expect(computed >= LEAST_REPORTED, 0)) tell_computed(of);
   recorder_access(of, address, pc, kind, 1u << (qemu_plugin_mem_size_shift(info) & 7), between(last_pc, pc));
   last_pc = pc;
 }

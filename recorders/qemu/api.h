@@ -19,6 +19,7 @@ typedef void on_system_call(plugin_id, unsigned, int64_t, uint64_t, uint64_t, ui
 typedef void on_system_call_end(plugin_id, unsigned, int64_t, int64_t);
 void qemu_plugin_register_vcpu_init_cb(plugin_id, on_vcpu *);
 void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translation *);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct plugin_tb *, on_execution *, int, void *);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct plugin_insn *, on_execution *, int, void *);
 void qemu_plugin_register_vcpu_mem_cb(struct plugin_insn *, on_memory *, int, int, void *);
 void qemu_plugin_register_vcpu_syscall_cb(plugin_id, on_system_call *);

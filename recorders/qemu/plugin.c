@@ -1,8 +1,18 @@
 /* Registers the callbacks of each instruction by its kind, and initializes the plugin. */
 
+/* Whether an instruction for aarch64 is in the class of loads and stores. */
+static bool accesses_memory_arm(const uint8_t *code, size_t bytes) {
+  return bytes == 4 && (code[3] & 0x0a) == 0x08;
+}
+
+static bool accesses_memory(const uint8_t *code, size_t bytes) {
+  return numbers.is_x86 ? accesses_memory_x86(code, bytes) : accesses_memory_arm(code, bytes);
+}
+
 static void translated(plugin_id id, struct plugin_tb *tb) {
   (void)id;
   size_t count = qemu_plugin_tb_n_insns(tb);
+  bool has_access = false;
   for (size_t i = 0; i < count; i++) {
     struct plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
     uint64_t pc = qemu_plugin_insn_vaddr(insn);
@@ -17,6 +27,7 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
     size_t bytes = code_of(insn, code);
     enum shape shape = numbers.is_x86 ? shape_x86(code, bytes) : shape_arm(code, bytes);
     uint64_t after = pc + bytes;
+    has_access |= is_helper || shape == SYSTEM_CALL || accesses_memory(code, bytes);
     /* If the return address is not on the stack, only the return shows the end of a call. */
     if (shape == CALL && !numbers.is_x86)
       qemu_plugin_register_vcpu_insn_exec_cb(insn, links, NO_REGISTERS, (void *)after);
@@ -35,6 +46,7 @@ static void translated(plugin_id id, struct plugin_tb *tb) {
       qemu_plugin_register_vcpu_mem_cb(insn, on, NO_REGISTERS, MEM_BOTH, (void *)after);
     }
   }
+  if (!has_access) qemu_plugin_register_vcpu_tb_exec_cb(tb, computes, NO_REGISTERS, (void *)(uintptr_t)count);
 }
 
 static void forked(void) {
