@@ -10,11 +10,15 @@ so measured.
 Threads run with real-time priority for a few milliseconds at a time if the system permits it, so that other work on the
 machine costs few rounds. A round in which a thread was interrupted does not count. Writes a table in Markdown.
 
-Usage: lab/predict_padding.py [PATH-OF-coreshard [TURNS [ENGINE ...]]]
+Usage: lab/predict_padding.py [PATH-OF-coreshard [PASSES [ENGINE ...]]]
+
+With KEEP=FOLDER, measurements and recordings are written to the folder, and those that it has are not made again. So another
+version of the replay predicts the same programs. CASES=NAME,... selects programs.
 
 Needs two CPUs, gcc, g++, rustc and, for the engine qemu, qemu-x86_64.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -25,7 +29,9 @@ import tempfile
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "padding")
 ROUNDS, TIMES = 40, 20000
-RECORDED = 20000
+# A program is recorded for this many turns, and for three times as many. The difference is without its start. A turn of less than
+# a nanosecond has five times as many, so that the threads are at work together.
+RECORDED = 60000
 NAMES = {
     1: "relaxed atomics", 2: "the same, with 20 ns of work", 3: "the same, with 130 ns of work",
     4: "statistics of 40 bytes per thread", 5: "a limit beside a counter", 6: "spin locks of buckets",
@@ -37,14 +43,22 @@ NAMES = {
 }
 CASES = {"struct of C": "struct.c", "array from the heap": "array.c", "std::atomic": "atomic.cc", "Rust's atomics": "atomic.rs"}
 CASES.update({name: ("cases.c", f"-DCASE={case}") for case, name in NAMES.items()})
-# A thread of these cannot work alone.
-TOGETHER = {"indices of a ring", "a struct on a stack"}
+# A thread of it cannot work alone.
+TOGETHER = {"indices of a ring"}
 CALIBRATIONS = {"add to one word": 0, "to and fro": 1, "add to its own": 2, "plain, to its own": 3, "plain, to one word": 4}
 MOST_AHEAD = 4096
 # The least gain for which a prediction is judged.
 WORTH = 1.15
+# By family and model: entries of a core's store buffer and of its reorder buffer.
+BUFFERS = {
+    (6, 143): (112, 512), (6, 207): (112, 512),  # Intel's Golden Cove, in chipsandcheese.com, "Popping the Hood on Golden Cove"
+    (25, 1): (64, 256), (26, 2): (104, 448),  # AMD's Zen 3 and Zen 5, in the Software Optimization Guides 56665 and 58455
+}
+# Instructions per cycle of code that fills the reorder buffer. Slower code waits for its own results in the scheduler, which
+# is as many times smaller.
+PER_CYCLE = 3
 # What was reached, less what differs between runs. The aim is 0.7 and 0.9.
-LEAST_WITHIN = {1.25: 0.5, 1.5: 0.6}
+LEAST_WITHIN = {1.25: 0.65, 1.5: 0.8}
 
 
 def run(command):
@@ -95,13 +109,25 @@ def without(machine, *tables):
     return machine
 
 
+def core():
+    """Entries of the store buffer and of the reorder buffer of this machine's cores; 0 if unknown."""
+    with open("/proc/cpuinfo") as about:
+        text = about.read()
+    number = lambda key: re.search(rf"^{key}\s*: (\d+)$", text, flags=re.M)
+    found = number("cpu family"), number("model")
+    return BUFFERS.get(tuple(int(its[1]) for its in found), (0, 0)) if all(found) else (0, 0)
+
+
 class Machine:
     """This machine: `coreshard calibrate`, with the costs of contended lines as measured here."""
 
     def __init__(self, command, folder, median):
         self.command, self.file = command, os.path.join(folder, "here.toml")
-        run([command, "calibrate", "--rounds", "1", "-o", self.file])
-        self.text = without(open(self.file).read(), "arbitration", "variation")
+        calibrated = os.path.join(folder, "calibrated.toml")
+        if not os.path.exists(calibrated):
+            run([command, "calibrate", "--rounds", "1", "-o", calibrated])
+        with open(calibrated) as file:
+            self.text = without(file.read(), "arbitration", "variation")
         number = lambda table: float(re.search(rf"\[costs.{table}\]\nns = ([\d.]+)", self.text)[1])
         self.cycle, self.atomic, self.hit = number("cycle"), number("atomic"), number("l1_hit")
         self.way, self.atomic, contended = median["to and fro"], median["add to its own"], median["add to one word"]
@@ -110,40 +136,46 @@ class Machine:
         self.hold = max(0.0, (2 * self.way - contended) / room) if room > 0 else 0.0
         # All stores that wait are done when the line arrives.
         self.ahead = min(MOST_AHEAD, max(1, round(2 * self.way / median["plain, to one word"])))
-        self.factor = 1.0
+        self.store_buffer, reorder_buffer = core()
+        self.work_ahead = reorder_buffer / PER_CYCLE * self.cycle
+        self.factor, self.counts_instructions = 1.0, True
 
     def write(self):
-        """Its file, with hits and instructions that take `factor` times as long."""
+        """Its file, with instructions that take `factor` times as long, and hits if that is shorter. If instructions are not counted, what
+        a program computes is in its accesses, which all take that long."""
         text = re.sub(r"(\[costs.latency_matrix\]\nns = )\[.*?\n\]",
                       rf"\g<1>[[0.0, {self.way:.2f}], [{self.way:.2f}, 0.0]]", self.text, flags=re.S)
-        for table, ns in (("cycle", self.cycle), ("atomic", self.atomic), ("l1_hit", self.hit)):
-            text = re.sub(rf"(\[costs.{table}\]\nns = )[\d.]+", rf"\g<1>{self.factor * ns:.4f}", text)
+        hit, atomic = (min(1.0, self.factor), 1.0) if self.counts_instructions else (self.factor, self.factor)
+        for table, ns in (("cycle", self.factor * self.cycle), ("atomic", atomic * self.atomic), ("l1_hit", hit * self.hit)):
+            text = re.sub(rf"(\[costs.{table}\]\nns = )[\d.]+", rf"\g<1>{ns:.4f}", text)
         text += (f"\n[costs.arbitration]\nhold_ns = {self.hold:.2f}\nloads_take_dirty_lines = true\n"
-                 f"stores_ahead = {self.ahead}\nsource = \"measured: two CPUs that add to one word\"\n")
+                 f"stores_ahead = {self.ahead}\nstore_buffer = {self.store_buffer}\nwork_ahead_ns = {self.work_ahead:.2f}\nsource = \"measured: two CPUs that add to one word\"\n")
         with open(self.file, "w") as out:
             out.write(text)
         return self.file
 
-    def fit_pace(self, traces, pace):
+    def fit_pace(self, traces, pace, turns):
         """The factor with which a replay of one thread at work takes as long as the program took."""
-        low, high = 0.02, 8.0
+        low, high = 0.02, 16.0
         for _ in range(7):
             self.factor = (low * high) ** 0.5
             replays = (run([self.command, "replay", trace, "--machine", self.write(), "--json", "-"]) for trace in traces)
             times = [json.loads(text)["virtual_ns"] for text in replays]
-            shorter = (times[1] - times[0]) / RECORDED < pace
+            shorter = (times[1] - times[0]) / (2 * turns) < pace
             low, high = (self.factor, high) if shorter else (low, self.factor)
 
 
-def recordings(command, folder, program, engine, name, more=()):
-    """Of as many rounds, and of twice as many: the difference is without the start."""
-    traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 2)]
-    for times, trace in zip((1, 2), traces):
-        run([command, "record", "--force", "--engine", engine, "-o", trace, "--", program, "1", str(times * RECORDED), *more])
+def recordings(command, folder, program, engine, name, turns, more=()):
+    """Of as many turns, and of three times as many."""
+    traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 3)]
+    for times, trace in zip((1, 3), traces):
+        if os.path.exists(trace):
+            continue
+        run([command, "record", "--force", "--engine", engine, "-o", trace, "--", program, "1", str(times * turns), *more])
     return traces
 
 
-def predicted(command, traces, file):
+def predicted(command, traces, file, turns):
     """The verdict's advice, and the times as it is and with the best proposal; no times if nothing is proposed."""
     found = []
     for trace in traces:
@@ -153,40 +185,58 @@ def predicted(command, traces, file):
         found.append((report["findings"], report["virtual_ns"], min(best, default=None)))
     (_, before, after), (findings, more_before, more_after) = found
     advice = findings[0]["advice"] if findings else ""
-    now = (more_before - before) / RECORDED
-    if after is None or more_after is None:
+    now = (more_before - before) / (2 * turns)
+    if more_after is None:
         return advice, now, None
-    return advice, now, (more_after - after) / RECORDED
+    # The start may hide the gain of the short recording.
+    return advice, now, (more_after - (before if after is None else after)) / (2 * turns)
 
 
 def median_of(rounds):
     return statistics.median(rounds) if rounds else float("nan")
 
 
+def measured(cases, folder, passes):
+    """The median and the tenths of each program: the calibrations by name, the cases by name and what."""
+    known = os.path.join(folder, "measured.json")
+    if os.path.exists(known):
+        with open(known) as file:
+            return json.load(file)
+    programs = {}
+    for number, (case, source) in enumerate(cases.items()):
+        programs[f"{case}: before"] = build(folder, f"before{number}", source)
+        programs[f"{case}: mended"] = build(folder, f"mended{number}", source, ["-DMENDED"])
+    runs = {key: [program, str(ROUNDS), str(TIMES)] for key, program in programs.items()}
+    runs.update({f"{key} alone": [*its, "alone"] for key, its in runs.items() if key.rsplit(": ", 1)[0] not in TOGETHER})
+    for name, what in CALIBRATIONS.items():
+        runs[name] = [build(folder, f"calibration{what}", "calibration.c", [f"-DWHAT={what}"]), str(ROUNDS), str(TIMES)]
+    seen = {key: [] for key in runs}
+    for _ in range(passes):
+        for key, its in runs.items():
+            seen[key].extend(rounds_of(its))
+    found = {}
+    for key, rounds in seen.items():
+        tenths = statistics.quantiles(rounds, n=10) if len(rounds) > 1 else [float("nan")] * 9
+        found[key] = [median_of(rounds), tenths[0], tenths[8]]
+    with open(known, "w") as out:
+        json.dump(found, out, indent=1)
+    return found
+
+
 def main():
     command = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "target/release/coreshard")
-    turns = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    passes = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     engines = sys.argv[3:] or ["qemu", "tsan"]
     only = os.environ.get("CASES", "").split(",") if os.environ.get("CASES") else None
     cases = {case: its for case, its in CASES.items() if only is None or case in only}
-    with tempfile.TemporaryDirectory() as folder:
-        programs = {}
-        for number, (case, source) in enumerate(cases.items()):
-            programs[case, "before"] = build(folder, f"before{number}", source)
-            programs[case, "mended"] = build(folder, f"mended{number}", source, ["-DMENDED"])
-        for name, what in CALIBRATIONS.items():
-            programs[name] = build(folder, f"calibration{what}", "calibration.c", [f"-DWHAT={what}"])
-        runs = {key: [program, str(ROUNDS), str(TIMES)] for key, program in programs.items()}
-        runs.update({(case, what + " alone"): [*runs[case, what], "alone"]
-                     for case in cases if case not in TOGETHER for what in ("before", "mended")})
-        seen = {key: [] for key in runs}
-        for _ in range(turns):
-            for key, its in runs.items():
-                seen[key].extend(rounds_of(its))
-        median = {key: median_of(rounds) for key, rounds in seen.items()}
+    with contextlib.ExitStack() as stack:
+        folder = os.environ.get("KEEP") or stack.enter_context(tempfile.TemporaryDirectory())
+        os.makedirs(folder, exist_ok=True)
+        seen = measured(cases, folder, passes)
+        median = {key: its[0] for key, its in seen.items()}
         here = Machine(command, folder, median)
-        print(f"{turns} turns of {ROUNDS} rounds of {TIMES}; " + "; ".join(f"{name} {median[name]:.2f} ns" for name in CALIBRATIONS)
-              + f"; kept for {here.hold:.1f} ns; {here.ahead} stores ahead\n")
+        print(f"{passes} passes of {ROUNDS} rounds of {TIMES} turns; " + "; ".join(f"{name} {median[name]:.2f} ns" for name in CALIBRATIONS)
+              + f"; kept for {here.hold:.1f} ns; {here.ahead} stores ahead, of {here.store_buffer} words; {here.work_ahead:.0f} ns of work ahead\n")
         print("| case | engine | alone, ns | before, ns (tenths) | mended, ns | gain | predicted: before, ns | mended, ns | gain | off by | advice |")
         print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")
         ratios = {engine: [] for engine in engines}
@@ -194,27 +244,29 @@ def main():
             flags = {}
             if engine == "tsan":
                 flags = {language: run([command, "record", "--flags", language]).split() for language in ("c", "c++")}
-            for number, (case, source) in enumerate(cases.items()):
+            for case, source in cases.items():
                 name = source if isinstance(source, str) else source[0]
                 if engine == "tsan" and name.endswith(".rs"):
                     continue
-                program = programs[case, "before"]
-                if engine == "tsan":
-                    program = build(folder, f"recorded{number}", source, (), flags["c++" if name.endswith(".cc") else "c"])
-                before, mended = median[case, "before"], median[case, "mended"]
-                alone, other = (median.get((case, what + " alone"), float("nan")) for what in ("before", "mended"))
+                kept = f"{engine}-{re.sub('[^a-z0-9]+', '-', case.lower())}"
+                flagged = flags["c++" if name.endswith(".cc") else "c"] if engine == "tsan" else ()
+                program = build(folder, f"recorded-{kept}", source, (), flagged)
+                before, mended = median[f"{case}: before"], median[f"{case}: mended"]
+                alone, other = (median.get(f"{case}: {what} alone", float("nan")) for what in ("before", "mended"))
+                turns = RECORDED if max(before, alone) > 1 else 5 * RECORDED
+                here.counts_instructions = engine == "qemu"
                 if other == other:
                     # Another build may run at another pace by itself, which is not due to its layout.
                     mended *= alone / other
-                    here.fit_pace(recordings(command, folder, program, engine, "own", ("alone",)), alone)
+                    here.fit_pace(recordings(command, folder, program, engine, f"{kept}-own", turns, ("alone",)), alone, turns)
                 else:
                     here.factor = 1.0
-                traces = recordings(command, folder, program, engine, "it")
-                advice, now, then = predicted(command, traces, here.write())
-                gain, tenths = before / mended, statistics.quantiles(seen[case, "before"], n=10)
+                traces = recordings(command, folder, program, engine, kept, turns)
+                advice, now, then = predicted(command, traces, here.write(), turns)
+                gain, tenths = before / mended, seen[f"{case}: before"][1:]
                 foretold = now / max(then, 1e-9) if then is not None else 1.0
                 ratios[engine].append((gain, foretold, then is not None))
-                print(f"| {case} | {engine} | {alone:.2f} | {before:.2f} ({tenths[0]:.1f}–{tenths[8]:.1f}) | {mended:.2f} | {gain:.2f} | "
+                print(f"| {case} | {engine} | {alone:.2f} | {before:.2f} ({tenths[0]:.1f}–{tenths[1]:.1f}) | {mended:.2f} | {gain:.2f} | "
                       f"{now:.2f} | {'' if then is None else f'{then:.2f}'} | {foretold:.2f} | {foretold / gain - 1:+.0%} | {advice} |", flush=True)
         print()
         failed = []

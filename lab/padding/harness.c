@@ -1,6 +1,6 @@
 /* Two threads, each on its own CPU, that repeatedly call `bump` at the same time. Prints a line for each round without an
  * interruption: nanoseconds for one of `times` iterations, of the slower thread. With ALONE, the second thread does nothing.
- * Started with one round, it is a program to record.
+ * Started with one round, it is a program to record, whose threads sleep until both are there: a replay obeys that.
  *
  * Usage: PROGRAM ROUNDS TIMES [ALONE] */
 #define _GNU_SOURCE
@@ -22,6 +22,7 @@ static struct {
   _Alignas(128) double start, end;
   long switches;
 } seen[2];
+static pthread_barrier_t start;
 static long rounds, times;
 static int is_alone;
 
@@ -53,6 +54,7 @@ static void *runs(void *at) {
   if (CPU_COUNT(&one) == 1) sched_setaffinity(0, sizeof one, &one);
   for (long round = 1; round <= rounds; round++) {
     if (rounds > 1) meet(thread, 2 * round - 1);
+    else pthread_barrier_wait(&start);
     long before = switches();
     seen[thread].start = now();
     bump(thread, is_alone && thread == 1 ? 0 : times);
@@ -74,6 +76,7 @@ int main(int count, char **arguments) {
   times = count > 2 ? atol(arguments[2]) : 100000;
   is_alone = count > 3;
   prepare();
+  pthread_barrier_init(&start, NULL, 2);
   pthread_t threads[2];
   for (size_t i = 0; i < 2; i++) pthread_create(&threads[i], NULL, runs, (void *)i);
   for (size_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
