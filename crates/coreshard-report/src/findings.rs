@@ -57,9 +57,6 @@ pub(crate) fn combination(measurement: &QueueMeasurement) -> String {
     format!("{} · {} · {}", measurement.scope, measurement.wake, measurement.intake)
 }
 
-/// The [`combination`] that a queue has by default.
-const DEFAULT: &str = "cache_shard · coalesced · lock-free";
-
 /// Returns true if the range of `measurement` overlaps that of `best`, so that they cannot be distinguished. Ranges are
 /// quartiles over seeds, or the range over runs. A measurement without a figure ties with none.
 pub(crate) fn ties_with(measurement: &QueueMeasurement, best: &QueueMeasurement) -> bool {
@@ -104,8 +101,7 @@ impl<'a> Contest<'a> {
     /// Returns the ratio of the best throughput to that of the library's default; `None` if the default is the best, or was
     /// not measured.
     pub(crate) fn over_default(&self, results: &QueueResults) -> Option<f64> {
-        let is_default = |at: &&QueueMeasurement| combination(at) == DEFAULT;
-        let default = results.results.iter().find(is_default)?;
+        let default = results.results.iter().find(|measurement| measurement.is_default())?;
         let ratio = self.best.items_per_sec / default.items_per_sec;
         (ratio.is_finite() && !std::ptr::eq(default, self.best)).then_some(ratio)
     }

@@ -41,5 +41,7 @@ pub mod rt;
 mod scaling;
 pub mod table;
 
+pub use plain::wrapped;
+
 #[cfg(test)]
 testing::watch!();

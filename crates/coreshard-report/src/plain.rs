@@ -64,6 +64,25 @@ pub(crate) fn lines(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
+/// Returns `line`, wrapped at words to `width` characters, with a newline at its end. Continuation lines begin with `indent`.
+pub fn wrapped(line: &str, width: usize, indent: &str) -> String {
+    let (mut text, mut used) = (String::new(), 0);
+    for word in line.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            text.push('\n');
+            text.push_str(indent);
+            used = indent.len();
+        } else if used > 0 {
+            text.push(' ');
+            used += 1;
+        }
+        text.push_str(word);
+        used += length;
+    }
+    text + "\n"
+}
+
 /// Formats notes, one per line.
 pub(crate) fn notes(notes: &[String]) -> String {
     notes.iter().map(|note| format!("{note}\n")).collect()

@@ -9,7 +9,7 @@ use coreshard_results::{Mode, QueueMeasurement, QueueResults, Tuning};
 
 use crate::findings::{self, Contest};
 use crate::format;
-use crate::plain::{self, Shown};
+use crate::plain::{self, Shown, wrapped};
 use crate::scaling;
 
 /// Formats the results in at most `width` columns, with a line about the run above the table, and a legend and notes
@@ -21,7 +21,7 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
     let results = &format::printable_results(results);
     let mut text = String::new();
     for line in head(results) {
-        push_wrapped(&mut text, &line, width, "");
+        text += &wrapped(&line, width, "");
     }
     text.push('\n');
     if results.results.is_empty() {
@@ -33,12 +33,12 @@ pub fn queue(results: &QueueResults, width: usize) -> String {
         text.push_str(&body);
         text.push('\n');
         for line in legend(results, &left_out) {
-            push_wrapped(&mut text, &line, width, "");
+            text += &wrapped(&line, width, "");
         }
     }
     text.push_str(&scaling::table(results));
     for note in &results.notes {
-        push_wrapped(&mut text, &format!("- {note}"), width, "  ");
+        text += &wrapped(&format!("- {note}"), width, "  ");
     }
     text
 }
@@ -145,23 +145,4 @@ fn render(results: &QueueResults, columns: &[Shown<QueueMeasurement>]) -> String
         column.set_padding((0, right)).set_cell_alignment(alignment);
     }
     plain::lines(&table)
-}
-
-/// Appends `line`, wrapped at words to `width`. Continuation lines begin with `indent`.
-fn push_wrapped(text: &mut String, line: &str, width: usize, indent: &str) {
-    let mut used = 0;
-    for word in line.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            text.push('\n');
-            text.push_str(indent);
-            used = indent.len();
-        } else if used > 0 {
-            text.push(' ');
-            used += 1;
-        }
-        text.push_str(word);
-        used += length;
-    }
-    text.push('\n');
 }

@@ -258,6 +258,14 @@ impl QueueMeasurement {
         quartiles.unwrap_or((self.items_per_sec_min, self.items_per_sec_max))
     }
 
+    /// The affinity scope, wake policy and intake of a queue by default.
+    pub const DEFAULT: [&'static str; 3] = ["cache_shard", "coalesced", "lock-free"];
+
+    /// Returns whether this is what a queue has by default.
+    pub fn is_default(&self) -> bool {
+        [&self.scope, &self.wake, &self.intake] == Self::DEFAULT
+    }
+
     /// Returns (max − min) / max of the throughput over the runs; NaN without runs.
     pub fn spread(&self) -> f64 {
         (self.items_per_sec_max - self.items_per_sec_min) / self.items_per_sec_max

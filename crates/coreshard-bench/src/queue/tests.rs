@@ -105,6 +105,13 @@ fn a_virtual_topology_runs_all_its_pods_and_is_called_virtual() {
 }
 
 #[test]
+fn results_know_the_librarys_default() {
+    let defaults =
+        [Scope::default().to_string(), Wake::default().to_string(), Intake::default().to_string()];
+    assert_eq!(defaults, QueueMeasurement::DEFAULT);
+}
+
+#[test]
 fn defaults_follow_the_cpus_there_are() {
     let host = BenchMachine::host();
     let session =

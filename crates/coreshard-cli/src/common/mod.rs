@@ -1,6 +1,7 @@
 //! Shared by the subcommands: machines, numbers, seeds, simulations, errors and output files.
 
 mod destination;
+pub(crate) mod drawing;
 mod failure;
 pub(crate) mod figures;
 mod lists;
@@ -27,5 +28,6 @@ pub(crate) use seeds::{
 pub(crate) use shell::shell_word;
 pub(crate) use simulated::{
     SETTLE, Shared, SimArgs, each_alone, note, stoppable, taken_out, unless_interrupted,
+    unless_stopped,
 };
 pub(crate) use site::{Site, kernel, other_load};

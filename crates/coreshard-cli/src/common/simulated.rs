@@ -68,7 +68,12 @@ pub(crate) fn unless_interrupted<R>(
     simulation: Simulation<'_>,
     program: impl FnOnce() -> R,
 ) -> Option<Result<Run<R>, SimError>> {
-    match stoppable(simulation).run(program) {
+    unless_stopped(stoppable(simulation).run(program))
+}
+
+/// Returns `None` for a run that Ctrl-C or SIGTERM ended.
+pub(crate) fn unless_stopped<R>(run: Result<R, SimError>) -> Option<Result<R, SimError>> {
+    match run {
         Err(SimError::Stopped) => None,
         done => Some(done),
     }

@@ -1,12 +1,9 @@
 //! The results as a drawing: throughput and time by the number of threads, and a bar for each remedy.
-//!
-//! Colours are attributes, because viewers that accept a drawing often ignore style sheets in it.
 
-use coreshard_topology::input;
-use svg::Document;
-use svg::node::element::{Circle, Group, Line, Polygon, Polyline, Rectangle, Text};
+use svg::node::element::{Circle, Group, Line, Polygon, Polyline, Rectangle};
 
 use super::report::{Figure, Point, Report};
+use crate::common::drawing::{FAINT, INK, drawing, text};
 use crate::common::{counted, figures};
 
 const WIDTH: f64 = 860.0;
@@ -19,10 +16,7 @@ const LABELS: f64 = 56.0;
 const UNDER: f64 = 74.0;
 const ROW: f64 = 22.0;
 const NAMES: f64 = 90.0;
-const FONTS: &str = "Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
-const INK: &str = "#22303c";
-const FAINT: &str = "#52616e";
 const GRID: &str = "#e3e0d9";
 const RUN: &str = "#c2560a";
 const QUEUEING: &str = "#2461ab";
@@ -53,13 +47,7 @@ pub(super) fn picture(report: &Report) -> String {
     let page =
         Rectangle::new().set("width", WIDTH).set("height", all).set("fill", "#ffffff").set("rx", 6);
     let setting = format!("{}; {}", report.machine, report.setting);
-    let document = Document::new()
-        .set("xmlns", "http://www.w3.org/2000/svg")
-        .set("width", WIDTH)
-        .set("height", all)
-        .set("viewBox", (0.0, 0.0, WIDTH, all))
-        .set("font-family", FONTS)
-        .set("font-size", 12)
+    let document = drawing(WIDTH, all, 12.0)
         .add(page)
         .add(
             text(&report.title, MARGIN, MARGIN + 10.0, INK)
@@ -73,10 +61,6 @@ pub(super) fn picture(report: &Report) -> String {
         .add(findings(report, top + PLOT_HEIGHT + 48.0))
         .add(rows);
     document.to_string() + "\n"
-}
-
-fn text(content: &str, x: f64, y: f64, colour: &str) -> Text {
-    Text::new(input::plain(content)).set("x", x).set("y", y).set("fill", colour)
 }
 
 fn legend(report: &Report) -> Group {

@@ -2,11 +2,11 @@
 
 use coreshard_sim::contend::queueing::predict;
 use coreshard_sim::contend::{Measured, simulate};
-use coreshard_sim::{Machine, SimError, Simulation};
+use coreshard_sim::{Machine, Simulation};
 
 use super::questions::{Answer, Question};
 use super::report::Figure;
-use crate::common::{each_with_each_seed, interrupted, stoppable};
+use crate::common::{each_with_each_seed, interrupted, stoppable, unless_stopped};
 
 /// A simulated machine, and the models to ask.
 pub(super) struct Simulated<'a> {
@@ -43,11 +43,8 @@ impl Simulated<'_> {
     fn simulate(&self, questions: &[Question<'_>]) -> anyhow::Result<Vec<Vec<Measured>>> {
         let run = |question: &Question<'_>, seed: u64| {
             let simulation = stoppable(Simulation::new(self.machine).seed(seed));
-            match simulate(question.contention, &simulation, question.threads, question.outside_ns)
-            {
-                Err(SimError::Stopped) => None,
-                done => Some(done),
-            }
+            let Question { contention, threads, outside_ns, .. } = *question;
+            unless_stopped(simulate(contention, &simulation, threads, outside_ns))
         };
         let Some(runs) = each_with_each_seed(questions, &self.seeds, run)? else {
             return Err(interrupted("interrupted: nothing is reported"));

@@ -149,21 +149,7 @@ pub(super) fn gain(row: &RemedyRow) -> String {
 
 /// Breaks a line between words, and ends it.
 fn wrapped(line: &str, indent: &str) -> String {
-    let mut text = String::new();
-    let mut columns = 0;
-    for word in line.split(' ') {
-        let width = word.chars().count();
-        if columns > 0 && columns + 1 + width > COLUMNS {
-            let _ = write!(text, "\n{indent}");
-            columns = indent.len();
-        } else if columns > 0 {
-            text.push(' ');
-            columns += 1;
-        }
-        text.push_str(word);
-        columns += width;
-    }
-    text + "\n"
+    coreshard_report::wrapped(line, COLUMNS, indent)
 }
 
 #[cfg(test)]

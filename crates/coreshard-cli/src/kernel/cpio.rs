@@ -14,7 +14,7 @@ const LINK: u32 = 0o120_777;
 pub(super) struct Archive {
     bytes: Vec<u8>,
     count: u32,
-    /// Folders and files that are there.
+    /// Names of the folders and files so far.
     names: std::collections::BTreeSet<String>,
 }
 

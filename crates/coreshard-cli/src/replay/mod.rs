@@ -107,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long)]
     c2c: bool,
 
-    /// Predict the effect of a field on a line of its own; [] is any index; may be repeated: cpupri.pri_to_cpu[].mask
+    /// Predict the effect of a field on its own line; [] is any index; may be repeated: cpupri.pri_to_cpu[].mask
     #[arg(long, value_name = "FIELD")]
     apart: Vec<String>,
 

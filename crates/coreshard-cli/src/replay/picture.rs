@@ -1,11 +1,10 @@
 //! The verdict as a drawing: for each object the bytes of its costliest line, now and with the best layout, coloured by thread.
-//!
-//! Colours are attributes, because viewers that accept a drawing often ignore style sheets in it.
 
 use coreshard_topology::input;
 use coreshard_trace::{Finding, LinePicture, PictureWord, ReplayReport};
-use svg::Document;
-use svg::node::element::{Group, Rectangle, Text, Title};
+use svg::node::element::{Group, Rectangle, Title};
+
+use crate::common::drawing::{FAINT, INK, drawing, text};
 
 const MARGIN: f64 = 20.0;
 const LEFT: f64 = 56.0;
@@ -13,7 +12,6 @@ const LINE_WIDTH: f64 = 768.0;
 const WIDTH: f64 = MARGIN * 2.0 + LEFT + LINE_WIDTH;
 const ROW_HEIGHT: f64 = 32.0;
 const ROW_GAP: f64 = 6.0;
-const FONTS: &str = "Inter, 'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif";
 /// The width of a letter as a share of its font's size.
 const LETTER: f64 = 0.58;
 const SMALL: f64 = 12.0;
@@ -22,8 +20,6 @@ const MOST_ROWS: usize = 16;
 /// Threads of one legend.
 const MOST_KEYS: usize = 12;
 
-const INK: &str = "#22303c";
-const FAINT: &str = "#52616e";
 /// Fill and border of words by writer, in the order of the threads.
 const WRITERS: [(&str, &str); 6] = [
     ("#a8d0cd", "#5f9794"),
@@ -50,20 +46,8 @@ pub(super) fn picture(report: &ReplayReport) -> Option<String> {
         return None;
     }
     let page = rectangle(EMPTY, 0.0, 0.0, WIDTH, top).set("fill", "#ffffff").set("rx", 6);
-    let document = Document::new()
-        .set("xmlns", "http://www.w3.org/2000/svg")
-        .set("width", WIDTH)
-        .set("height", top)
-        .set("viewBox", (0.0, 0.0, WIDTH, top))
-        .set("font-family", FONTS)
-        .set("font-size", SMALL)
-        .add(page)
-        .add(group);
+    let document = drawing(WIDTH, top, SMALL).add(page).add(group);
     Some(document.to_string() + "\n")
-}
-
-fn text(content: &str, x: f64, y: f64, colour: &str) -> Text {
-    Text::new(input::plain(content)).set("x", x).set("y", y).set("fill", colour)
 }
 
 fn rectangle((fill, stroke): (&str, &str), x: f64, y: f64, width: f64, height: f64) -> Rectangle {

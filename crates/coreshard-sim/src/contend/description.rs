@@ -30,7 +30,7 @@ pub struct Object {
     pub words: Vec<String>,
     /// How many copies there are.
     pub copies: Copies,
-    /// Whether each copy begins on a line of its own.
+    /// Whether each copy begins on its own line.
     pub is_padded: bool,
 }
 

@@ -8,7 +8,7 @@
 //! Mean value analysis (M. Reiser and S. Lavenberg, 1980) then gives the throughput for each number of threads:
 //! an arriving thread finds the queues as they are on average with one thread less.
 //!
-//! Whether a visit needs a transfer depends on whether other threads are there: the last visitor of an idle line may
+//! Whether a visit needs a transfer depends on whether other threads are present: the last visitor of an idle line may
 //! have been the thread itself. So service times and queues are computed from each other until they agree.
 
 use super::description::{Contention, Copies, Operation, Retry, Step};

@@ -25,8 +25,6 @@ pub(crate) use spans::{Label, SpanKind, TaskSpan, span};
 pub(crate) use tally::Tally;
 pub(crate) use times::Times;
 
-// The pools and teams still use the module's former name.
-
 pub use sampling::Sampling;
 pub use tally::QueueTally;
 pub use times::{QueueTimes, TimeHistogram};
