@@ -98,12 +98,13 @@ impl<'a> Contest<'a> {
         !ties_with(self.worst, self.best)
     }
 
-    /// Returns the ratio of the best throughput to that of the library's default; `None` if the default is the best, or was
-    /// not measured.
+    /// Returns the ratio of the best throughput to that of the library's default; `None` if the default is the best or the
+    /// slowest, or was not measured.
     pub(crate) fn over_default(&self, results: &QueueResults) -> Option<f64> {
         let default = results.results.iter().find(|measurement| measurement.is_default())?;
         let ratio = self.best.items_per_sec / default.items_per_sec;
-        (ratio.is_finite() && !std::ptr::eq(default, self.best)).then_some(ratio)
+        let is_end = [self.best, self.worst].into_iter().any(|end| std::ptr::eq(default, end));
+        (ratio.is_finite() && !is_end).then_some(ratio)
     }
 
     /// Returns the ratio of the best to the worst throughput; infinite if the worst is 0.
@@ -287,6 +288,8 @@ mod tests {
         let over = |results: &QueueResults| Contest::of(results).unwrap().over_default(results);
         assert_eq!(over(&with_default), Some(100.0 / 85.0));
         with_default.results[1].items_per_sec = 101.0;
+        assert_eq!(over(&with_default), None);
+        with_default.results[1].items_per_sec = 1.0;
         assert_eq!(over(&with_default), None);
         let close = results(clear.results[..2].to_vec());
         assert!(!Contest::of(&close).unwrap().is_decided());

@@ -80,8 +80,9 @@ fn legend(results: &QueueResults, left_out: &[Shown<QueueMeasurement>]) -> Vec<S
     let mut lines = Vec::new();
     if let Some(contest) = Contest::of(results) {
         let over_slowest = format!(
-            "{} the throughput of the slowest, {}",
+            "{} the throughput of the {}slowest, {}",
             format::times(contest.ratio()),
+            if contest.worst.is_default() { "default, which is the " } else { "" },
             findings::combination(contest.worst),
         );
         let over_default = contest
