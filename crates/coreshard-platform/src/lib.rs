@@ -42,8 +42,8 @@ mod watch_length;
 
 pub use fields::Fields;
 pub use host::{
-    ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, is_privileged, set_affinity,
-    stack_pointer, thread_cpu_time,
+    ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, ends_with_parent, is_privileged,
+    set_affinity, stack_pointer, thread_cpu_time,
 };
 #[cfg(feature = "faulty")]
 pub use host::{Faults, Faulty, Start};

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use coreshard_platform::ends_with_parent;
 use coreshard_topology::input;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -139,6 +140,8 @@ fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::
         command.args(["-icount", INSTRUCTION_CLOCK]);
     }
     follower.prepare(&mut command)?;
+    // SIGKILL and a second Ctrl-C end this command without its destructors.
+    ends_with_parent(&mut command);
     let mut child = Emulator(command.spawn().map_err(|error| absent(&error))?);
     let said = Arc::new(Mutex::new(Said::default()));
     let console = child.0.stdout.take().map(|out| print_console(out, Arc::clone(&said)));

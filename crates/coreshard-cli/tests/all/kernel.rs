@@ -1,19 +1,26 @@
 //! `coreshard kernel`: unusable input, and a kernel that is booted and recorded where one is to be had.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
+use coreshard_platform::ends_with_parent;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testing::{Lack, skip};
+use testing::{Lack, skip, wait_until};
 
 /// Names the image to boot.
 const IMAGE: &str = "CORESHARD_KERNEL_IMAGE";
 
 fn coreshard(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("coreshard"));
+    ends_with_parent(in_folder(&mut command, folder)).args(arguments).output().unwrap()
+}
+
+fn in_folder<'c>(command: &'c mut Command, folder: &Path) -> &'c mut Command {
     command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.current_dir(folder).args(arguments).output().unwrap()
+    command.current_dir(folder)
 }
 
 fn said(output: &Output) -> String {
@@ -33,14 +40,19 @@ fn image() -> Option<PathBuf> {
     None
 }
 
+/// The part of an image for x86-64 that is looked at.
+fn image_head() -> Vec<u8> {
+    let mut head = vec![0; 0x400];
+    head[0x202..0x206].copy_from_slice(b"HdrS");
+    head[0x236] = 1;
+    head
+}
+
 #[test]
 fn unusable_input_is_refused_with_what_is_expected() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("text"), "no kernel").unwrap();
-    let mut kernel = vec![0; 0x400];
-    kernel[0x202..0x206].copy_from_slice(b"HdrS");
-    kernel[0x236] = 1;
-    std::fs::write(folder.path().join("image"), kernel).unwrap();
+    std::fs::write(folder.path().join("image"), image_head()).unwrap();
     let machine = ["--machine", "pack:1 l3:1 core:2 pu:1"];
     let with = |image: &'static str, more: &[&'static str]| {
         let first = ["kernel", "run", "--image", image];
@@ -61,6 +73,57 @@ fn unusable_input_is_refused_with_what_is_expected() {
         let output = coreshard(folder.path(), &arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
+    }
+}
+
+/// An emulator that boots nothing: it says which process it is, and ignores SIGTERM.
+const IDLE_EMULATOR: &str = "\
+#!/bin/sh
+case $1 in --version) echo 'QEMU emulator version 7.2.0'; exit;; --help) echo -plugin; exit;; esac
+trap '' TERM INT
+echo $$ >pid.new; mv pid.new pid
+while :; do sleep 0.1; done
+";
+
+/// Starts a guest in an emulator that never ends; returns the command and the emulator's process.
+fn endless_guest(folder: &Path, how: &str) -> (Child, PathBuf) {
+    let emulator = folder.join("qemu-system-x86_64");
+    std::fs::write(&emulator, IDLE_EMULATOR).unwrap();
+    std::fs::set_permissions(&emulator, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.join("image"), image_head()).unwrap();
+    std::fs::copy(assert_cmd::cargo::cargo_bin("coreshard"), folder.join("program")).unwrap();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("coreshard"));
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let command = in_folder(&mut command, folder).env("PATH", path).stderr(Stdio::piped());
+    let machine = ["--image", "image", "--machine", "pack:1 l3:1 core:2 pu:1", "./program"];
+    let child = ends_with_parent(command.args(["kernel", how]).args(machine)).spawn().unwrap();
+    let pid = folder.join("pid");
+    wait_until("the emulator starts", || pid.exists());
+    let pid = std::fs::read_to_string(pid).unwrap();
+    (child, Path::new("/proc").join(pid.trim()).join("status"))
+}
+
+/// Whether the process with this status has ended, even if its new parent has not noticed.
+fn has_ended(status: &Path) -> bool {
+    std::fs::read_to_string(status).map_or(true, |text| text.contains("State:\tZ"))
+}
+
+#[test]
+fn the_emulator_ends_with_the_command_whatever_ends_it() {
+    for (how, signals, status) in [
+        ("run", &[Signal::INT][..], Some(130)),
+        ("record", &[Signal::TERM], Some(143)),
+        ("run", &[Signal::TERM, Signal::TERM], Some(143)),
+        ("record", &[Signal::KILL], None),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, emulator) = endless_guest(folder.path(), how);
+        for signal in signals {
+            // It may have ended after the first.
+            let _ = kill_process(Pid::from_child(&child), *signal);
+        }
+        assert_eq!(child.wait().unwrap().code(), status, "{how} {signals:?}");
+        wait_until("the emulator ends", || has_ended(&emulator));
     }
 }
 

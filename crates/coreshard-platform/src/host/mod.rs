@@ -1,6 +1,7 @@
 //! This machine, on Linux: standard atomics, futexes, pinned threads, node-local memory.
 
 mod cause;
+mod child;
 mod cpu;
 mod cpu_mask;
 #[cfg(feature = "faulty")]
@@ -20,6 +21,7 @@ use std::sync::Weak;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
+pub use child::ends_with_parent;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
 pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
 #[cfg(feature = "faulty")]
