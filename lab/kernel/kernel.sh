@@ -2,6 +2,7 @@
 #
 # Kernels are Debian's. The host's package lists and packages stay as they are: lists, archives, recordings and reports lie in
 # FOLDER/SUITE.
+# With DWARF=1, reports have source lines and the types of globals from the kernel's package of debug information (350 MB).
 # Needs apt, dpkg, Debian's keyring and a C compiler.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,6 +55,11 @@ fetch_kernel() {
   image=$(find "$folder/kernel/" -name 'vmlinuz*' -type f | head -1)
   modules=$(find "$folder/kernel/" -type d -path '*/modules/*/kernel' | head -1)
   version=$(basename "$(dirname "$modules")")
+  debug=()
+  if [ -n "${DWARF:-}" ]; then
+    unpack "$folder/debug" "linux-image-$version-dbg"
+    debug=(--debug-file "$(find "$folder/debug/" -name vmlinux -type f | head -1)")
+  fi
   [ -n "$image" ] || { echo "kernel.sh: $suite has no kernel image in $folder/kernel" >&2; return 1; }
 }
 
@@ -65,7 +71,7 @@ record() {
   local name=$1 guest=$2
   shift 2
   $coreshard kernel record --force -o "$folder/$name.trace" --image "$image" --machine "$guest" --modules "$modules" \
-    --marked "$@"
+    --marked "${debug[@]}" "$@"
 }
 
 # Replays what was recorded under a name: replay NAME MACHINE [VARIANT OPTIONS...]. The report and its JSON lie beside the

@@ -16,6 +16,7 @@ use iced_x86::{
 };
 
 use super::memory::GuestMemory;
+use super::registers::{Known, Pointee, Value};
 use super::{KernelSymbol, KernelSymbols};
 use crate::types::{Shape, TypeId, TypeTable};
 
@@ -33,8 +34,8 @@ const CALL_BYTES: usize = 5;
 /// The code of the kernel, or of one of its modules.
 const MOST_CODE_BYTES: u64 = 256 << 20;
 const PAGE_BYTES: usize = 4_096;
-/// A word of a bitmap.
-const WORD_BYTES: u64 = 8;
+/// Of numbers in arrays: those of a word of a bitmap, and of an `int`. Bytes are mostly text.
+const NUMBER_BYTES: [u64; 2] = [4, 8];
 
 /// The general registers in which parameters are passed.
 const PARAMETERS: [Register; 6] =
@@ -52,67 +53,6 @@ const CHANGED_BY_CALLS: [Register; 9] = [
     Register::R11,
 ];
 
-/// A byte of a type, which an instruction accesses or a register points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointee {
-    pub(super) of: TypeId,
-    /// From the start of the type.
-    pub(super) offset: i64,
-}
-
-/// The pointers in registers, and on the stack by their distance from where it was at the function's start.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
-    registers: [Option<Pointee>; 16],
-    /// How far the stack pointer is below where it was at the function's start; none if unknown.
-    depth: Option<i64>,
-    stack: Vec<(i64, Pointee)>,
-}
-
-impl Known {
-    fn get(&self, register: Register) -> Option<Pointee> {
-        self.registers.get(number_of(register)?).copied().flatten()
-    }
-
-    fn set(&mut self, register: Register, to: Option<Pointee>) {
-        if let Some(its) = number_of(register).and_then(|number| self.registers.get_mut(number)) {
-            *its = to;
-        }
-    }
-
-    fn stack_at(&self, place: i64) -> Option<Pointee> {
-        self.stack.iter().find(|(at, _)| *at == place).map(|(_, its)| *its)
-    }
-
-    fn set_stack(&mut self, place: i64, to: Option<Pointee>) {
-        self.stack.retain(|(at, _)| *at != place);
-        self.stack.extend(to.map(|to| (place, to)));
-        self.stack.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Keeps what both know. Returns whether that is less than before.
-    fn meet(&mut self, other: &Self) -> bool {
-        let before = self.clone();
-        for (its, others) in self.registers.iter_mut().zip(&other.registers) {
-            if its != others {
-                *its = None;
-            }
-        }
-        if self.depth != other.depth {
-            self.depth = None;
-            self.stack.clear();
-        }
-        self.stack.retain(|entry| other.stack.contains(entry));
-        *self != before
-    }
-}
-
-/// The number of a whole 64-bit register, or of the one that a part belongs to.
-fn number_of(register: Register) -> Option<usize> {
-    let whole = register.full_register();
-    whole.is_gpr64().then(|| whole.number())
-}
-
 /// Finds what instructions access, function by function.
 pub(super) struct Flow<'k> {
     memory: &'k GuestMemory,
@@ -129,6 +69,13 @@ pub(super) struct Flow<'k> {
     /// Calls of functions without types, by the function; of the kernel and of each module that was looked at.
     calls: HashMap<u64, Vec<u64>>,
     searched: HashSet<Option<String>>,
+    /// The types that fields of type `void *` point to in a module's code.
+    private: HashMap<(String, Pointee), HashSet<TypeId>>,
+    /// Modules whose code was looked at for those.
+    learned: HashSet<String>,
+    /// The module of the code that is followed.
+    module: Option<String>,
+    is_learning: bool,
 }
 
 impl<'k> Flow<'k> {
@@ -147,6 +94,10 @@ impl<'k> Flow<'k> {
             arguments: HashMap::new(),
             calls: HashMap::new(),
             searched: HashSet::new(),
+            private: HashMap::new(),
+            learned: HashSet::new(),
+            module: None,
+            is_learning: false,
         }
     }
 
@@ -164,7 +115,43 @@ impl<'k> Flow<'k> {
 
     /// Follows the function that an instruction is in, once.
     fn look_at(&mut self, after: u64) {
+        if let Some(module) =
+            self.symbols.at(after.wrapping_sub(1)).and_then(|its| its.module.as_ref())
+            && !self.learned.contains(module)
+        {
+            self.learn(module);
+        }
         self.look_at_function(after, MOST_LEVELS);
+    }
+
+    /// Finds which types a module keeps behind fields of type `void *`: those with which it calls functions, and those that it
+    /// stores. Its functions are followed again with that, when they are asked for.
+    fn learn(&mut self, module: &str) {
+        self.learned.insert(module.to_owned());
+        let all = self.symbols.all().iter();
+        let own = all.filter(|its| !its.is_data && its.module.as_deref() == Some(module));
+        let own: Vec<u64> = own.map(|its| its.address).collect();
+        let before = self.seen.clone();
+        self.is_learning = true;
+        own.iter().for_each(|start| self.look_at_function(start + 1, MOST_LEVELS));
+        self.is_learning = false;
+        self.seen = before;
+    }
+
+    /// Notes what a field of type `void *` points to.
+    fn note_private(&mut self, field: Pointee, to: Pointee) {
+        let module = self.module.clone().filter(|_| self.is_learning && to.offset == 0);
+        if let Some(module) = module {
+            self.private.entry((module, field)).or_default().insert(to.of);
+        }
+    }
+
+    /// Returns the type that a field of type `void *` points to in the code of the module, if it is always the same.
+    fn private_of(&self, field: Pointee) -> Option<Pointee> {
+        let found = self.private.get(&(self.module.clone()?, field))?;
+        let mut found = found.iter();
+        let of = *found.next()?;
+        found.next().is_none().then_some(Pointee { of, offset: 0 })
     }
 
     fn look_at_function(&mut self, after: u64, levels: u32) {
@@ -186,6 +173,7 @@ impl<'k> Flow<'k> {
         let bytes = symbol.size_bytes.min(MOST_BYTES);
         let mut code = vec![0; bytes as usize];
         if self.memory.read(symbol.address, &mut code).is_some() {
+            self.module.clone_from(&symbol.module);
             self.follow(symbol.address, &code, parameters);
         }
     }
@@ -242,7 +230,7 @@ impl<'k> Flow<'k> {
         }
     }
 
-    /// Notes the arguments of a call, or of a jump out of the function, to a function without types.
+    /// Notes the arguments of a call, or of a jump out of the function.
     fn note_arguments(&mut self, to: u64, state: &Known) {
         let is_function = self.symbols.at(to).is_some_and(|symbol| {
             symbol.address == to && self.types.function(&symbol.name).is_none()
@@ -250,15 +238,25 @@ impl<'k> Flow<'k> {
         if is_function {
             let known = self.arguments.entry(to).or_default();
             for (its, register) in known.iter_mut().zip(PARAMETERS) {
-                *its = its.or(state.get(register));
+                *its = its.or(state.pointer(register));
+            }
+        }
+        // The types of the parameters tell what a private pointer is.
+        let callee = self.symbols.at(to).filter(|symbol| symbol.address == to);
+        if let Some(its) = callee.and_then(|symbol| self.types.function(&symbol.name)) {
+            for (of, register) in its.parameters.iter().zip(PARAMETERS) {
+                let to = of.and_then(|of| self.pointed_to(of));
+                if let (Some(Value::Opaque(field)), Some(to)) = (state.get(register), to) {
+                    self.note_private(field, to);
+                }
             }
         }
     }
 
     fn follow(&mut self, start: u64, code: &[u8], parameters: [Option<Pointee>; 6]) {
-        let mut entry = Known { depth: Some(0), ..Known::default() };
+        let mut entry = Known::at_start();
         for (register, its) in PARAMETERS.iter().zip(parameters) {
-            entry.set(*register, its);
+            entry.set(*register, its.map(Value::Pointer));
         }
         let end = start + code.len() as u64;
         let mut factory = InstructionInfoFactory::new();
@@ -332,13 +330,13 @@ impl<'k> Flow<'k> {
         state: &mut Known,
         factory: &mut InstructionInfoFactory,
     ) {
-        let memory = self.memory_operand(instruction, state);
-        match memory {
-            Some(target) => {
+        match self.place(instruction, state) {
+            Some(Value::Pointer(target)) if instruction.mnemonic() != Mnemonic::Lea => {
                 self.targets.insert(instruction.next_ip(), target);
+                self.note_store(instruction, target, state);
             }
             // Another way that leads here knows less.
-            None => {
+            _ => {
                 self.targets.remove(&instruction.next_ip());
             }
         }
@@ -355,7 +353,7 @@ impl<'k> Flow<'k> {
             }
             let returned = self.returned_by(instruction);
             CHANGED_BY_CALLS.iter().for_each(|register| state.set(*register, None));
-            state.set(Register::RAX, returned);
+            state.set(Register::RAX, returned.map(Value::Pointer));
             return;
         }
         let result = self.result(instruction, state);
@@ -380,45 +378,70 @@ impl<'k> Flow<'k> {
         state.depth = depth;
     }
 
-    /// The type and offset that a memory operand with a known base accesses. An index may only add to it.
-    fn memory_operand(&self, instruction: &Instruction, state: &Known) -> Option<Pointee> {
+    /// Notes the type of a pointer that is stored to a field of type `void *`.
+    fn note_store(&mut self, instruction: &Instruction, field: Pointee, state: &Known) {
+        if instruction.code() == Code::Mov_rm64_r64
+            && let Some(to) = state.pointer(instruction.op1_register())
+            && self.is_opaque(field)
+        {
+            self.note_private(field, to);
+        }
+    }
+
+    /// Where a memory operand with a known base points to.
+    fn place(&self, instruction: &Instruction, state: &Known) -> Option<Value> {
         let has_memory =
             (0..instruction.op_count()).any(|at| instruction.op_kind(at) == OpKind::Memory);
-        if !has_memory || instruction.mnemonic() == Mnemonic::Lea {
+        if !has_memory {
             return None;
         }
-        let base = state.get(instruction.memory_base())?;
-        let offset = base.offset.checked_add(instruction.memory_displacement64() as i64)?;
-        if instruction.memory_index() == Register::None {
-            return Some(Pointee { offset, ..base });
+        let (base, index) = (instruction.memory_base(), instruction.memory_index());
+        let scale = u64::from(instruction.memory_index_scale());
+        let by = instruction.memory_displacement64() as i64;
+        if index == Register::None {
+            return state.get(base)?.plus(by);
         }
-        // A word of a bitmap: each is as good as the first.
-        let is_word = matches!(self.types.get(base.of).shape, Shape::Scalar)
-            && instruction.memory_index_scale() == WORD_BYTES as u32
-            && offset % WORD_BYTES as i64 == 0;
-        is_word.then_some(Pointee { offset: 0, ..base })
+        let pointer = self.indexed(state.get(base), scale * state.multiple(index), by);
+        // Either register may have the pointer.
+        pointer.or_else(|| {
+            self.indexed(state.get(index).filter(|_| scale == 1), state.multiple(base), by)
+        })
     }
 
-    /// Returns the first of the pointers that a memory operand with an index selects from.
-    fn array_operand(&self, instruction: &Instruction, state: &Known) -> Option<Pointee> {
-        let is_array = instruction.memory_index() != Register::None
-            && instruction.memory_index_scale() == WORD_BYTES as u32;
-        let base = state.get(instruction.memory_base()).filter(|_| is_array)?;
-        let offset = base.offset.checked_add(instruction.memory_displacement64() as i64)?;
-        Some(Pointee { offset, ..base })
+    /// A pointer after a multiple of `stride` bytes was added, and `by`. An element of an array is as good as the first.
+    fn indexed(&self, pointer: Option<Value>, stride: u64, by: i64) -> Option<Value> {
+        match pointer?.plus(by)? {
+            Value::Pointer(to) => {
+                let bytes = self.types.size_bytes(to.of).filter(|bytes| *bytes > 0)?;
+                if stride.is_multiple_of(bytes) {
+                    // Words of a bitmap may be counted from any of them.
+                    let is_number = matches!(self.types.get(to.of).shape, Shape::Scalar);
+                    let offset = if is_number { to.offset % bytes as i64 } else { to.offset };
+                    return Some(Value::Pointer(Pointee { offset, ..to }));
+                }
+                (stride > 1).then_some(Value::Element(to, stride))
+            }
+            Value::Element(to, other) => {
+                let both = if stride.is_multiple_of(other) { other } else { stride };
+                other.is_multiple_of(both).then_some(Value::Element(to, both))
+            }
+            Value::Opaque(_) | Value::Multiple(_) => None,
+        }
     }
 
-    /// What an instruction puts into its first register, if that is a pointer into a known type.
+    /// What an instruction puts into its first register, if that is known.
     fn result(
         &self,
         instruction: &Instruction,
         state: &Known,
-    ) -> Option<(Register, Option<Pointee>)> {
+    ) -> Option<(Register, Option<Value>)> {
         if instruction.op_count() < 2 && instruction.mnemonic() != Mnemonic::Pop {
             return None;
         }
         let to = instruction.op0_register();
-        if instruction.op0_kind() != OpKind::Register || !to.is_gpr64() {
+        let is_number = matches!(instruction.mnemonic(), Mnemonic::Shl | Mnemonic::Imul);
+        let is_register = to.is_gpr64() || (is_number && to.is_gpr32());
+        if instruction.op0_kind() != OpKind::Register || !is_register {
             return None;
         }
         let value = match instruction.mnemonic() {
@@ -426,27 +449,37 @@ impl<'k> Flow<'k> {
                 OpKind::Register => state.get(instruction.op1_register()),
                 OpKind::Memory => match self.stack_place(instruction, state) {
                     Some(place) => state.stack_at(place),
-                    None => match self.array_operand(instruction, state) {
-                        Some(from) => self.pointer_field(from, true),
-                        None => self.pointer_field(self.memory_operand(instruction, state)?, false),
-                    },
+                    None => self.loaded(instruction, state),
                 },
                 _ => None,
             },
-            Mnemonic::Lea if instruction.memory_index() == Register::None => {
-                let base = state.get(instruction.memory_base());
-                base.and_then(|base| {
-                    let by = instruction.memory_displacement64() as i64;
-                    Some(Pointee { offset: base.offset.checked_add(by)?, ..base })
-                })
+            Mnemonic::Lea => {
+                self.place(instruction, state).or_else(|| computed(instruction, state))
             }
             Mnemonic::Add | Mnemonic::Sub if has_immediate(instruction) => {
                 let by = instruction.immediate(1) as i64;
-                let by =
-                    if instruction.mnemonic() == Mnemonic::Sub { by.wrapping_neg() } else { by };
-                state
-                    .get(to)
-                    .and_then(|its| Some(Pointee { offset: its.offset.checked_add(by)?, ..its }))
+                let is_sub = instruction.mnemonic() == Mnemonic::Sub;
+                state.get(to).and_then(|its| its.plus(if is_sub { by.wrapping_neg() } else { by }))
+            }
+            Mnemonic::Add => {
+                let other = match instruction.op1_kind() {
+                    OpKind::Memory => self.loaded(instruction, state),
+                    _ => state.get(instruction.op1_register()),
+                };
+                let stride = match other {
+                    Some(Value::Multiple(stride)) => stride,
+                    _ => 1,
+                };
+                let sum = self.indexed(state.get(to), stride, 0);
+                sum.or_else(|| self.indexed(other, state.multiple(to), 0))
+            }
+            Mnemonic::Shl if has_immediate(instruction) => {
+                let by = instruction.immediate(1).min(31) as u32;
+                state.multiple(to).checked_mul(1 << by).map(Value::Multiple)
+            }
+            Mnemonic::Imul if instruction.op_count() == 3 => {
+                let by = instruction.immediate(2) as i64;
+                u64::try_from(by).ok().filter(|by| *by > 0).map(Value::Multiple)
             }
             Mnemonic::Pop => state.depth.and_then(|depth| state.stack_at(depth)),
             // Either of two: known if both are the same.
@@ -457,6 +490,24 @@ impl<'k> Flow<'k> {
             _ => return None,
         };
         Some((to, value))
+    }
+
+    /// What a load of a pointer gets.
+    fn loaded(&self, instruction: &Instruction, state: &Known) -> Option<Value> {
+        match self.place(instruction, state)? {
+            Value::Pointer(field) => match self.pointer_field(field, None) {
+                Some(to) => Some(Value::Pointer(to)),
+                None if self.is_opaque(field) => {
+                    let private = self.private_of(field);
+                    Some(private.map_or(Value::Opaque(field), Value::Pointer))
+                }
+                None => None,
+            },
+            Value::Element(field, stride) => {
+                self.pointer_field(field, Some(stride)).map(Value::Pointer)
+            }
+            Value::Opaque(_) | Value::Multiple(_) => None,
+        }
     }
 
     /// The place on the stack that an instruction's memory operand is.
@@ -472,7 +523,7 @@ impl<'k> Flow<'k> {
         &self,
         instruction: &Instruction,
         state: &Known,
-    ) -> Option<(i64, Option<Pointee>)> {
+    ) -> Option<(i64, Option<Value>)> {
         match instruction.mnemonic() {
             Mnemonic::Push => {
                 let place = state.depth?.checked_sub(8)?;
@@ -525,7 +576,7 @@ impl<'k> Flow<'k> {
         self.pointed_to(self.types.function(&callee.name)?.returns?)
     }
 
-    /// The start of what a pointer points to, if that has fields or is a word of a bitmap.
+    /// The start of what a pointer points to, if that has fields, or is a word of a bitmap or an element of an array.
     fn pointed_to(&self, pointer: TypeId) -> Option<Pointee> {
         let Shape::Pointer { to: Some(to) } = self.types.get(self.types.stripped(pointer)).shape
         else {
@@ -535,21 +586,30 @@ impl<'k> Flow<'k> {
         let bytes = self.types.size_bytes(of).unwrap_or(0);
         let has_parts = match self.types.get(of).shape {
             Shape::Record(_) => bytes > 0,
-            Shape::Scalar => bytes == WORD_BYTES,
+            Shape::Scalar => NUMBER_BYTES.contains(&bytes),
             _ => false,
         };
         has_parts.then_some(Pointee { of, offset: 0 })
     }
 
-    /// The start of the type that a field points to, or that each pointer of an array does.
-    fn pointer_field(&self, field: Pointee, is_array: bool) -> Option<Pointee> {
+    /// The start of the type that a field points to. With a stride, the field is one of the elements of an array.
+    fn pointer_field(&self, field: Pointee, stride: Option<u64>) -> Option<Pointee> {
+        self.pointed_to(self.field(field, stride)?)
+    }
+
+    /// Whether a field is a pointer without a type.
+    fn is_opaque(&self, field: Pointee) -> bool {
+        let of = self.field(field, None).map(|of| &self.types.get(self.types.stripped(of)).shape);
+        matches!(of, Some(Shape::Pointer { to: None }))
+    }
+
+    /// The type of the pointer at a place within a type.
+    fn field(&self, field: Pointee, stride: Option<u64>) -> Option<TypeId> {
         let (mut at, mut within) = (field.of, u64::try_from(field.offset).ok()?);
-        let mut is_in_array = false;
+        let mut is_element = stride.is_none();
         for _ in 0..MOST_DEPTH {
             match &self.types.get(self.types.stripped(at)).shape {
-                Shape::Pointer { .. } if within == 0 && (is_in_array || !is_array) => {
-                    return self.pointed_to(at);
-                }
+                Shape::Pointer { .. } if within == 0 && is_element => return Some(at),
                 Shape::Record(record) => {
                     let holds = record.members.iter().find(|member| {
                         let start = member.offset_bits / 8;
@@ -562,14 +622,31 @@ impl<'k> Flow<'k> {
                     at = holds.of?;
                 }
                 Shape::Array { of: Some(of), .. } => {
-                    within %= self.types.size_bytes(*of).filter(|bytes| *bytes > 0)?;
-                    (at, is_in_array) = (*of, true);
+                    let bytes = self.types.size_bytes(*of).filter(|bytes| *bytes > 0)?;
+                    within %= bytes;
+                    is_element |= stride.is_some_and(|stride| stride.is_multiple_of(bytes));
+                    at = *of;
                 }
                 _ => return None,
             }
         }
         None
     }
+}
+
+/// The multiple that an address computation without a pointer is.
+fn computed(instruction: &Instruction, state: &Known) -> Option<Value> {
+    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+    if instruction.memory_displacement64() != 0 || index == Register::None {
+        return None;
+    }
+    let scale = u64::from(instruction.memory_index_scale());
+    let times = match base {
+        Register::None => scale,
+        _ if base == index => scale + 1,
+        _ => return None,
+    };
+    state.multiple(index).checked_mul(times).map(Value::Multiple)
 }
 
 fn has_immediate(instruction: &Instruction) -> bool {

@@ -7,6 +7,7 @@
 //! | `structs.rs` | offsets of the kernel's structs |
 //! | `slabs.rs` | the kernel's caches, their objects, and its tasks' stacks |
 //! | `flow.rs` | the type that an instruction accesses |
+//! | `registers.rs` | what registers and the stack of a function hold |
 //! | `touched.rs` | the lines that several CPUs touch |
 //! | `elf.rs` | the file of names in a recording |
 //! | `names.rs` | all of it put together |
@@ -15,6 +16,7 @@ mod elf;
 mod flow;
 mod memory;
 mod names;
+mod registers;
 mod slabs;
 mod structs;
 mod symbols;

@@ -26,6 +26,8 @@ const PAGE_STRUCT_BYTES: u64 = 64;
 const LEAST_SHARE: usize = 5;
 /// A part of the names in a recording.
 const PART_BYTES: usize = 8 << 20;
+/// Between a cache and the function that allocated an object of it.
+const FROM: &str = " from ";
 /// From the first ticket on.
 const ALWAYS: u64 = 1;
 const EVENT_MODULE: u16 = 14;
@@ -278,7 +280,17 @@ impl<'k> Naming<'k> {
             return (stack.start, STACK_BYTES, format!("stack of task {}", stack.task));
         }
         if let Some(object) = self.slabs.as_ref().and_then(|slabs| slabs.object_at(address)) {
-            return (object.start, object.cache.stride, object.cache.name.clone());
+            let site = object.allocated_at.and_then(|site| self.symbols.at(site.wrapping_sub(1)));
+            let origin = match site.filter(|symbol| !symbol.is_data) {
+                Some(function) => format!("{}{FROM}{}", object.cache.name, function.name),
+                None => object.cache.name.clone(),
+            };
+            // What the kernel keeps about an object lies behind it.
+            let bytes = match object.allocated_at {
+                Some(_) => object.cache.object_bytes,
+                None => object.cache.stride,
+            };
+            return (object.start, bytes, origin);
         }
         if (PAGE_MAP..PAGE_MAP + (1 << 40)).contains(&address) {
             return (line, PAGE_STRUCT_BYTES, "page map".to_owned());
@@ -299,8 +311,10 @@ impl<'k> Naming<'k> {
     /// Whether an object of a cache may have a type. Caches of `kmalloc` are for objects of more than half their size.
     fn fits(&self, of: TypeId, bytes: u64, cache: &str) -> bool {
         let size = self.size(of);
+        // Masks of CPUs are as long as the machine needs.
+        let is_cut = self.structs.named("cpumask") == Some(of);
         let fills = 2 * size > bytes || self.structs.has_open_end(of);
-        size <= bytes && (fills || !cache.starts_with("kmalloc-"))
+        is_cut || (size <= bytes && (fills || !cache.starts_with("kmalloc-")))
     }
 
     /// The type of a cache's object, from pointers to its start, or from the name of its cache.
@@ -318,13 +332,16 @@ impl<'k> Naming<'k> {
         if let Some(((_, of), _)) = largest {
             return Some(*of);
         }
-        // Functions that take a bitmap are called with a pointer to its words.
-        let mut words = votes.of.keys().map(|(_, of)| *of);
-        let first = words.next();
-        let is_bitmap = first.is_some_and(|of| !self.structs.is_record(of))
-            && words.all(|of| Some(of) == first)
-            && votes.of.keys().all(|(at, _)| at.wrapping_sub(start).is_multiple_of(8));
-        self.type_of_cache(origin, bytes).or(first.filter(|_| is_bitmap))
+        // Pointers to an array, or to a bitmap, are pointers to its elements.
+        let mut elements = votes.of.keys().map(|(_, of)| *of);
+        let first = elements.next();
+        let is_array = first.is_some_and(|of| {
+            let is_element = |at: u64| at.wrapping_sub(start).is_multiple_of(self.size(of));
+            !self.structs.is_record(of)
+                && elements.all(|other| other == of)
+                && votes.of.keys().all(|(at, _)| is_element(*at))
+        });
+        self.type_of_cache(origin, bytes).or(first.filter(|_| is_array))
     }
 
     /// The type of a cache's object of which instructions have a pointer to a member alone, and go beyond it: the only struct
@@ -413,13 +430,14 @@ impl<'k> Naming<'k> {
 
     /// The struct that a cache is named after.
     fn type_of_cache(&self, cache: &str, bytes: u64) -> Option<TypeId> {
-        let names = [cache, cache.trim_end_matches("_cache"), cache.trim_end_matches("_cachep")];
-        let other = match cache {
-            "filp" => Some("file"),
-            "anon_vma_chain" => Some("anon_vma_chain"),
-            _ => None,
+        let cache = cache.split(FROM).next().unwrap_or_default();
+        let short = cache.trim_end_matches("_cachep").trim_end_matches("_cache");
+        let names = match cache {
+            "filp" => ["file".to_owned(), String::new(), String::new()],
+            // files_cache has `struct files_struct`.
+            _ => [cache.to_owned(), short.to_owned(), format!("{short}_struct")],
         };
-        names.into_iter().chain(other).find_map(|name| {
+        names.iter().find_map(|name| {
             let of = self.structs.named(name)?;
             let size = self.structs.types.size_bytes(of)?;
             // A task's struct is followed by its registers.

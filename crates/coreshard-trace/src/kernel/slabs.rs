@@ -24,6 +24,8 @@ pub(super) struct Cache {
     /// Of one object.
     pub(super) object_bytes: u64,
     order: u32,
+    /// Where an object has the address that it was allocated from, if the kernel may keep that (`slab_debug=U`).
+    site: Option<u64>,
 }
 
 /// A slab object.
@@ -31,6 +33,8 @@ pub(super) struct Cache {
 pub(super) struct SlabObject<'a> {
     pub(super) start: u64,
     pub(super) cache: &'a Cache,
+    /// The address after the call that allocated it, if the kernel keeps that.
+    pub(super) allocated_at: Option<u64>,
 }
 
 /// All caches of a kernel, by the address of their struct.
@@ -57,6 +61,7 @@ impl<'m> Slabs<'m> {
         let (stride, object_bytes) = (field("size")?, field("object_size")?);
         let order = field("oo")?;
         let slab_cache = structs.offset("slab", "slab_cache")?;
+        let tracks = Tracks::of(structs);
         let mut caches = HashMap::new();
         let mut at = memory.word(head);
         while let Some(entry) = at.filter(|at| *at != head && caches.len() < MOST_CACHES) {
@@ -67,6 +72,7 @@ impl<'m> Slabs<'m> {
                     stride: u64::from(memory.half(start + stride)?).max(1),
                     object_bytes: u64::from(memory.half(start + object_bytes)?),
                     order: memory.half(start + order)? >> 16,
+                    site: tracks.as_ref().and_then(|its| its.site(memory, start)),
                 })
             };
             let Some(cache) = one() else { break };
@@ -91,9 +97,41 @@ impl<'m> Slabs<'m> {
                 continue;
             }
             let start = slab + (address - slab) / cache.stride * cache.stride;
-            return Some(SlabObject { start, cache });
+            let allocated_at = cache.site.and_then(|site| self.memory.word(start + site));
+            return Some(SlabObject { start, cache, allocated_at });
         }
         None
+    }
+}
+
+/// Where the kernel keeps who allocated an object: behind the object, and behind the link of a free one if that is there.
+struct Tracks {
+    size: u64,
+    inuse: u64,
+    link: u64,
+    /// Of a track; an object has two.
+    bytes: u64,
+    site: u64,
+}
+
+impl Tracks {
+    fn of(structs: &Structs<'_>) -> Option<Self> {
+        let field = |name| structs.offset("kmem_cache", name).ok();
+        Some(Self {
+            size: field("size")?,
+            inuse: field("inuse")?,
+            link: field("offset")?,
+            bytes: structs.types.size_bytes(structs.named("track")?)?,
+            site: structs.offset("track", "addr").ok()?,
+        })
+    }
+
+    /// Returns where an object has the address that it was allocated from, if it has room for two tracks.
+    fn site(&self, memory: &GuestMemory, cache: u64) -> Option<u64> {
+        let number = |at: u64| memory.half(cache + at).map(u64::from);
+        let (inuse, link) = (number(self.inuse)?, number(self.link)?);
+        let first = if link >= inuse { inuse + 8 } else { inuse };
+        (first + 2 * self.bytes <= number(self.size)?).then_some(first + self.site)
     }
 }
 

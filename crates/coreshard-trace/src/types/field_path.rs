@@ -53,8 +53,9 @@ impl FieldPath {
                     let (Some(of), None) = (member.of, member.field_bits) else { break };
                     within -= member.offset_bits / 8;
                     at = types.stripped(of);
-                    // The fields inside of an atomic or a lock have names that help no reader.
-                    if Role::of(types, of) != Role::Plain {
+                    // The fields inside of an atomic or a lock have names that help no reader. An unnamed struct around one has
+                    // none itself.
+                    if member.name.is_some() && Role::of(types, of) != Role::Plain {
                         break;
                     }
                 }

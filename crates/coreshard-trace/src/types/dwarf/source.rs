@@ -20,9 +20,17 @@ pub struct SourcePlace {
 }
 
 impl SourcePlace {
-    /// Whether it is known and not in a standard library.
+    /// Whether it is known, and in neither a standard library nor a kernel's common headers.
     pub(crate) fn is_own(&self) -> bool {
-        const LIBRARIES: [&str; 4] = ["/rustc/", "/rustlib/", "/include/c++/", "/sysdeps/"];
+        const LIBRARIES: [&str; 7] = [
+            "/rustc/",
+            "/rustlib/",
+            "/include/c++/",
+            "/sysdeps/",
+            "/include/linux/",
+            "/include/asm/",
+            "/include/asm-generic/",
+        ];
         self.line > 0
             && !self.file.starts_with("./")
             && !LIBRARIES.iter().any(|library| self.file.contains(library))
