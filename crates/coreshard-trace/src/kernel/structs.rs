@@ -9,7 +9,8 @@ const MOST_DEPTH: u32 = 8;
 
 /// Globals and the names of their structs, from the kernel's source. BTF has all types, but of globals only per-CPU
 /// variables.
-const NAMED: [(&str, &str); 1] = [("timekeeper_data", "tk_data")];
+const NAMED: [(&str, &str); 2] =
+    [("timekeeper_data", "tk_data"), ("def_rt_bandwidth", "rt_bandwidth")];
 /// Globals of unnamed structs, and a field that no other unnamed struct has.
 const UNNAMED: [(&str, &str); 2] = [("nohz", "idle_cpus_mask"), ("tk_core", "timekeeper")];
 
