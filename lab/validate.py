@@ -16,7 +16,8 @@ published ones. Four things are scored:
 - gains of at least 10 %, of tables of variants: their logarithm predicted within half. "No effect" is no gain.
 
 Two models that know less are scored beside the simulator: a flat one, in which the first row's throughput never changes, and the
-queueing model of `coreshard contend`, for the programs that it can express. A model that is worth its effort beats both.
+queueing model of `coreshard contend`, for the programs that it can express. A model that is worth its effort beats both. For
+these programs, it is also said how many published figures lie within the range of the seeds and of the queueing model.
 
 A score file has a line for each table with the simulator's score. With --score, exits with status 1 if a table scores less than
 its line, has no line, or no longer exists; --renew writes the file.
@@ -61,14 +62,14 @@ def run(command):
 
 
 def contention(table, program):
+    """Returns a curve for each seed."""
     command = [program, table["machine"], "--operation", table["operation"]]
     command += ["--threads", ",".join(row["at"] for row in table["row"])]
     if "outside_ns" in table:
         command += ["--outside", str(table["outside_ns"])]
     command += [f"--{flag}" for flag in ("everyone", "scattered") if table.get(flag)]
     runs = [run([*command, "--seed", str(seed)]).split() for seed in range(1, 1 + SEEDS)]
-    curves = [[float(word.split(":")[1]) for word in words if ":" in word] for words in runs]
-    return [statistics.median(points) for points in zip(*curves)]
+    return [[float(word.split(":")[1]) for word in words if ":" in word] for words in runs]
 
 
 @cache
@@ -87,16 +88,26 @@ def transcode(program, machine, stage_us):
 
 
 def predictions(table, arguments):
+    """Returns the figures of each run."""
     try:
         if table["program"] == "contention":
             return contention(table, arguments.contention)
         if table["program"] == "transcode":
             frames = transcode(arguments.command, table["machine"], table["stage_us"])
-            return [frames[row["at"]] for row in table["row"]]
+            return [[frames[row["at"]] for row in table["row"]]]
         cells = kernel(arguments.command, table["program"], table["machine"], table["threads"])
-        return [cells[row["at"]] for row in table["row"]]
+        return [[cells[row["at"]] for row in table["row"]]]
     except TakesTooLong:
-        return [float("nan") for _ in table["row"]]
+        return [[float("nan") for _ in table["row"]]]
+
+
+def medians(curves):
+    return [statistics.median(points) for points in zip(*curves)]
+
+
+def covered(published, curves):
+    """Returns how many published figures are within the range of these predictions."""
+    return sum(min(points) <= truth <= max(points) for truth, points in zip(published, zip(*curves)))
 
 
 # The descriptions of the contention programs, for `coreshard contend`. A program that is missing here is not expressible.
@@ -316,16 +327,17 @@ def main():
     are_all = len(tables) == len(paths)
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            all_predicted = list(pool.map(lambda table: predictions(table, arguments), tables.values()))
+            all_runs = list(pool.map(lambda table: predictions(table, arguments), tables.values()))
         all_queueing = [by_queueing(table, arguments.command) for table in tables.values()]
     except subprocess.CalledProcessError as error:
         sys.exit(f"lab/validate.py: {' '.join(map(str, error.cmd))}: {error.stderr}")
     scores, points = {}, []
     # By model, and by what its tables are: each use; and by the queueing model's tables, for the simulator also.
     sums = {way: {model: Score() for model in ("simulator", "flat", "queueing", "simulator there")} for way in WAYS}
-    for (name, table), predicted, queueing in zip(tables.items(), all_predicted, all_queueing):
+    within = dict.fromkeys(WAYS, (0, 0))
+    for (name, table), runs, queueing in zip(tables.items(), all_runs, all_queueing):
         published = [float(row["published"]) for row in table["row"]]
-        predicted = shown(table, predicted)
+        predicted = shown(table, medians(runs))
         queueing = None if queueing is None else shown(table, queueing)
         score, used = Score.of(table, published, predicted), table["used"]
         print(f"\n{name} ({used}): {table['title']}")
@@ -341,12 +353,18 @@ def main():
         if queueing is not None:
             sums[used]["queueing"] += Score.of(table, published, queueing)
             sums[used]["simulator there"] += score
+            inside, rows = within[used]
+            curves = [*(shown(table, run) for run in runs), queueing]
+            within[used] = inside + covered(published, curves), rows + len(published)
         points += [(used, truth, guess) for truth, guess in zip(published, predicted)]
     print()
     for way, models in sums.items():
         for model, score in models.items():
             if score.of_pairs or score.of_close:
                 print(f"{way}, {model}: {score}")
+    for way, (inside, rows) in within.items():
+        if rows:
+            print(f"{way}, published figures within the range of both models: {inside} of {rows}")
     if arguments.svg:
         scatter(points, arguments.svg)
     if arguments.score:
