@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use crate::Platform;
+
+/// Checks between two yields, some 5 to 10 µs.
+const LOOKS_TO_A_YIELD: u32 = 256;
+
 /// The least and the greatest number of checks in a spin. A successful spin saves two system calls and a
 /// context switch, and doubles the next one. A failed spin halves it, so that a thread with long waits spends
 /// almost nothing on spinning.
@@ -71,6 +76,27 @@ impl WatchLength {
     /// Returns the number of checks in the next spin.
     pub fn looks(self) -> u32 {
         self.looks.into()
+    }
+
+    /// Spins until `done` returns true, which must depend only on the words that it reads. Returns false after the last failed
+    /// check.
+    ///
+    /// A long spin yields the CPU now and then: the thread that causes the event may need it. (On 2 CPUs, a loop of 100,000
+    /// elements takes 1.3 times as long if thieves do not yield; and four threads that wait for items of their own get half
+    /// as many if they do not, the slowest hundredth after 39 µs instead of 11. 2026-11)
+    pub fn watch<P: Platform>(self, mut done: impl FnMut() -> bool) -> bool {
+        let mut left = self.looks();
+        loop {
+            let round = left.min(LOOKS_TO_A_YIELD);
+            if P::watch(round, &mut done) {
+                return true;
+            }
+            left -= round;
+            if left == 0 {
+                return false;
+            }
+            P::yield_now();
+        }
     }
 
     /// Records a spin, and whether it succeeded.

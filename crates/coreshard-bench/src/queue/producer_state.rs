@@ -174,7 +174,7 @@ impl<P: Platform> Waiter<P> {
     /// Spins until `done` returns true or the spin no longer pays off, and then sleeps.
     fn wait(&mut self, done: impl Fn() -> bool, sleep: impl FnOnce()) {
         let Some(length) = &mut self.watch else { return sleep() };
-        let seen = done() || P::watch(length.looks(), done);
+        let seen = done() || length.watch::<P>(done);
         length.watched(seen);
         if !seen {
             let since = P::now();

@@ -148,7 +148,7 @@ impl<P: Platform> SpinWait<P> {
         mut is_to_look: impl FnMut() -> bool,
     ) -> bool {
         let (mut forks, mut items) = (false, false);
-        let _ = P::watch(self.length.looks(), || {
+        let _ = self.length.watch::<P>(|| {
             // Not `has_forks`: a worker that starts or stops forking would take that cache line from all spinning workers.
             forks = any_shares();
             items = is_to_look();
