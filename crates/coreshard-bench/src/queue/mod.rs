@@ -2,7 +2,7 @@
 //!
 //! **Method**, that of the Linux kernel's `lib/test_workqueue.c`: producers, each pinned to a CPU, are
 //! released together. Each one reads the clock, queues an item, reads the clock, and waits until the item
-//! ran. It spins as long as that has paid off, like a pool's worker, and then sleeps; if its pool has only
+//! ran. It spins as long as that has paid off, yielding now and then, and then sleeps; if its pool has only
 //! its own CPU, it sleeps at once. The *latency* is that of the queueing call alone. The item records when it
 //! ran, which gives the *end-to-end* time as well. Throughput is producers × items over the time from the
 //! release until the last item ran. In a *flood* a producer does not wait for each item, but keeps at most a
