@@ -23,7 +23,7 @@ struct Cpp {
     package: &'static str,
 }
 
-const CPP: [Cpp; 6] = [
+const CPP: [Cpp; 8] = [
     Cpp {
         name: "coreshard-cpp",
         source: include_str!("../foreign/coreshard_cpp.cpp"),
@@ -56,6 +56,22 @@ const CPP: [Cpp; 6] = [
         options: &["-ltbb"],
         pkg_config: None,
         package: "libtbb-dev",
+    },
+    Cpp {
+        name: "taskflow",
+        source: include_str!("../foreign/taskflow.cpp"),
+        header: "taskflow/taskflow.hpp",
+        options: &["-std=c++20"],
+        pkg_config: None,
+        package: "none; github.com/taskflow/taskflow, and CPLUS_INCLUDE_PATH must contain its folder",
+    },
+    Cpp {
+        name: "dispenso",
+        source: include_str!("../foreign/dispenso.cpp"),
+        header: "dispenso/thread_pool.h",
+        options: &["-ldispenso"],
+        pkg_config: None,
+        package: "none; github.com/facebookincubator/dispenso, and CPLUS_INCLUDE_PATH, LIBRARY_PATH and LD_LIBRARY_PATH must contain its folders",
     },
     Cpp {
         name: "asio",

@@ -16,7 +16,7 @@ pub(crate) use channel::{Crossbeam, RustyPool, ThreadPool};
 pub(crate) use futures::{AsyncExecutor, BevyTasks};
 
 /// All peers, in the order they are shown.
-pub(crate) const PEERS: [&str; 17] = [
+pub(crate) const PEERS: [&str; 19] = [
     "coreshard",
     "coreshard-c",
     "coreshard-cpp",
@@ -29,6 +29,8 @@ pub(crate) const PEERS: [&str; 17] = [
     "rusty_pool",
     "chili",
     "onetbb",
+    "taskflow",
+    "dispenso",
     "asio",
     "eigen",
     "libdispatch",
