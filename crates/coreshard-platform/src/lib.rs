@@ -43,7 +43,7 @@ mod watch_length;
 pub use fields::Fields;
 pub use host::{
     ChildCommand, CpuClock, Host, HostCell, HostThread, affinity, ends_with_parent, is_privileged,
-    set_affinity, stack_pointer, thread_cpu_time,
+    set_affinity, stack_pointer, thread_cpu_time, thread_cpu_wait,
 };
 #[cfg(feature = "faulty")]
 pub use host::{Faults, Faulty, Start};

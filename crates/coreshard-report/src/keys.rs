@@ -11,7 +11,7 @@ use coreshard_results::{
 /// A section's keys, each with its unit and its meaning.
 type Section = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
 
-/// The keys of `coreshard replay --json`, which no table has.
+/// The keys of `coreshard replay --json`.
 const REPLAY: &[Section] = &[
     (
         "replay",
@@ -103,6 +103,53 @@ const REPLAY: &[Section] = &[
     ),
 ];
 
+/// The keys of `coreshard contend --json`.
+const CONTEND: &[Section] = &[
+    (
+        "contend",
+        &[
+            ("title", "–", "The description's title, or file."),
+            ("machine", "–", "The machine."),
+            ("platform", "–", "`host` or `sim`."),
+            ("setting", "–", "Placement, and time outside."),
+            ("outside_ns", "ns", "The least and the most time outside."),
+            ("runs", "count", "Runs of each figure."),
+            ("points", "–", "By number of threads."),
+            (
+                "turning_point",
+                "–",
+                "`threads`; `per_sec`; `at_most`: throughput with the most threads, as a share of that; `fewer`: the next lower number tried.",
+            ),
+            ("lines", "–", "Share of the threads' time, or how busy they are (`is_busy_share`)."),
+            ("remedies", "–", "With the most threads."),
+            ("notes", "–", "Remarks."),
+        ],
+    ),
+    (
+        "contend: each of `points` and `remedies`",
+        &[
+            ("remedy", "–", "Its name."),
+            ("change", "–", "What it changes."),
+            ("threads", "count", "Number of threads."),
+            ("run", "–", "Simulated or measured."),
+            ("queueing", "–", "Predicted by the queueing model."),
+            ("apart", "times", "The larger throughput over the smaller one, less 1."),
+            ("preempted", "of 1", "The threads' time without a CPU; `null` if simulated."),
+            ("gain_low", "times", "Lowest throughput over that without the remedy."),
+            ("gain_high", "times", "Highest."),
+        ],
+    ),
+    (
+        "contend: each `run` and `queueing`",
+        &[
+            ("per_sec", "per second", "Rounds of all threads, median."),
+            ("per_sec_low", "per second", "Lowest."),
+            ("per_sec_high", "per second", "Highest."),
+            ("steps_ns", "ns", "Time of a round's steps, median."),
+        ],
+    ),
+];
+
 /// Returns the keys of table results with units and meanings: the content of `docs/RESULTS.md`.
 pub fn markdown() -> String {
     let mut text = String::from(
@@ -125,7 +172,7 @@ pub fn markdown() -> String {
     section::<OperationRow>(&mut text, "bench block --compare: each of `operations`");
     section::<FairnessRow>(&mut text, "bench block --compare: each of `fairness`");
     section::<HbaRow>(&mut text, "bench block --compare --machine: each of `rows`");
-    for (title, keys) in REPLAY {
+    for (title, keys) in REPLAY.iter().chain(CONTEND) {
         let _ = writeln!(text, "\n## {title}\n\n| key | unit | meaning |\n|---|---|---|");
         for (key, unit, meaning) in *keys {
             let _ = writeln!(text, "| `{key}` | {unit} | {meaning} |");

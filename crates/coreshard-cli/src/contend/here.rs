@@ -5,11 +5,12 @@ use std::time::Duration;
 use coreshard::Host;
 use coreshard_bench::Progress;
 use coreshard_sim::Machine as Simulated;
-use coreshard_sim::contend::{Contention, Pinning, Until, measure, thread_counts};
+use coreshard_sim::contend::{Contention, Outside, Pinning, Until, measure, thread_counts};
 use coreshard_topology::CpuId;
 
 use super::questions::{Answer, Question};
-use crate::common::{Bar, Site, bail_input, counted, interrupted, other_load, output};
+use crate::common::{Bar, Site, bad_input, bail_input, counted, interrupted, other_load, output};
+use crate::replay::time;
 
 /// How long each run takes.
 const RUN_FOR: Duration = Duration::from_millis(60);
@@ -24,6 +25,8 @@ pub(super) struct Here {
     cpus: Vec<CpuId>,
     /// The CPUs of one thread after the other.
     order: Vec<CpuId>,
+    /// How long a round of the measuring loop takes beyond its steps. It is a part of the time outside.
+    own_ns: f64,
 }
 
 impl Here {
@@ -35,7 +38,14 @@ impl Here {
         let order = contention.cpus(&machine).into_iter().map(|at| cpus[at]).collect();
         let mut notes = site.notes;
         notes.extend(other_load(cpus.len()));
-        Ok(Self { name: site.bench_machine.name, notes, cpus, order })
+        let own_ns = own_ns(contention.steps.len(), &cpus)?;
+        if matches!(contention.outside, Outside::Ns(outside_ns) if outside_ns < own_ns) {
+            let own = time(own_ns);
+            notes.push(format!(
+                "the measuring loop alone takes {own} a round, more than outside_ns"
+            ));
+        }
+        Ok(Self { name: site.bench_machine.name, notes, cpus, order, own_ns })
     }
 
     /// Returns the numbers of threads for which there are CPUs.
@@ -73,18 +83,34 @@ impl Here {
                 let is_pinned = question.contention.pinning != Pinning::Unpinned;
                 let pins = is_pinned.then_some(&self.order[..]);
                 let until = Until::Elapsed(RUN_FOR);
-                let (threads, outside_ns) = (question.threads, question.outside_ns);
-                let run = measure::<Host>(
+                let outside_ns = (question.outside_ns - self.own_ns).max(0.0);
+                let mut run = measure::<Host>(
                     question.contention,
-                    threads,
+                    question.threads,
                     outside_ns,
                     &self.cpus,
                     pins,
                     until,
-                );
-                runs.push(run?);
+                )?;
+                run.steps_ns = (run.steps_ns - (question.outside_ns - outside_ns)).max(0.0);
+                runs.push(run);
             }
         }
         Ok(runs.iter().map(|runs| Answer::of_runs(runs)).collect())
     }
+}
+
+/// Measures a round with this many steps that cost next to nothing: the shortest of several runs, as others were
+/// interrupted.
+fn own_ns(steps: usize, cpus: &[CpuId]) -> anyhow::Result<f64> {
+    const TIMES: usize = 5;
+    let loads = vec!["{ load = \"it\" }"; steps].join(", ");
+    let text = format!("outside_ns = 0\nsteps = [{loads}]");
+    let nothing = Contention::from_toml("it", &text).map_err(bad_input)?;
+    let mut least_ns = f64::INFINITY;
+    for _ in 0..TIMES {
+        let until = Until::Elapsed(RUN_FOR / 10);
+        least_ns = least_ns.min(measure::<Host>(&nothing, 1, 0.0, cpus, None, until)?.steps_ns);
+    }
+    Ok(least_ns)
 }

@@ -4,7 +4,7 @@ use svg::node::element::{Circle, Group, Line, Polygon, Polyline, Rectangle};
 
 use super::report::{Figure, Point, Report};
 use crate::common::drawing::{FAINT, INK, drawing, text};
-use crate::common::{counted, figures};
+use crate::common::figures;
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 24.0;
@@ -204,7 +204,7 @@ fn pairs<'a>(points: impl Iterator<Item = &'a (f64, f64)>) -> String {
 fn findings(report: &Report, y: f64) -> Group {
     let mut parts = Vec::new();
     if let Some(turn) = &report.turning_point {
-        parts.push(format!("turning point: {}", counted(turn.threads, "thread")));
+        parts.push(format!("turning point: {}", turn.range()));
     }
     if let Some(line) = report.lines.first() {
         let share = line.share * 100.0;

@@ -29,6 +29,8 @@ pub(super) struct Answer {
     /// The throughput of each run; the same runs of all questions were made in turns, or with the same seed.
     rates: Vec<f64>,
     pub(super) queueing: Option<(Figure, Vec<f64>)>,
+    /// The median share of the threads' time that they waited for a CPU.
+    preempted: Option<f64>,
 }
 
 impl Answer {
@@ -39,7 +41,10 @@ impl Answer {
             |at: usize| runs.iter().map(|run| run.shares[at]).sum::<f64>() / runs.len() as f64;
         let shares = (0..runs[0].shares.len()).map(share).collect();
         let rates = runs.iter().map(|run| run.per_sec).collect();
-        Self { run: Some((Figure::of_runs(&figures), shares)), rates, queueing: None }
+        let mut preempted: Vec<_> = runs.iter().filter_map(|run| run.preempted).collect();
+        preempted.sort_by(f64::total_cmp);
+        let preempted = preempted.get(preempted.len() / 2).copied();
+        Self { run: Some((Figure::of_runs(&figures), shares)), rates, queueing: None, preempted }
     }
 
     /// Returns the figure that counts.
@@ -127,7 +132,8 @@ pub(super) fn report(
         .enumerate()
         .map(|(at, count)| {
             let (run, queueing) = (ends.joined(at, RUN), ends.joined(at, QUEUEING));
-            Point::new(*count, run, queueing, times.len() > 1)
+            let preempted = ends.0.iter().filter_map(|end| end[at].preempted).reduce(f64::max);
+            Point { preempted, ..Point::new(*count, run, queueing, times.len() > 1) }
         })
         .collect();
     let last = threads.len() - 1;
@@ -161,6 +167,7 @@ pub(super) fn report(
     };
     report.set_turning_point();
     report.notes.extend(refusal(&report, times.len() > 1));
+    report.notes.extend(preemption(&report));
     let unused = contention.unused();
     if !unused.is_empty() {
         report.notes.push(format!("no step uses {}", unused.join(", ")));
@@ -175,6 +182,23 @@ pub(super) fn report(
         );
     }
     Ok(report)
+}
+
+/// If threads wait longer than this share of their time for a CPU, it is reported.
+const PREEMPTED: f64 = 0.03;
+
+/// Reports that threads were preempted.
+fn preemption(report: &Report) -> Option<String> {
+    let most = |one: &&Point, other: &&Point| {
+        one.preempted.unwrap_or(0.0).total_cmp(&other.preempted.unwrap_or(0.0))
+    };
+    let point = report.points.iter().max_by(most)?;
+    let share = point.preempted.filter(|share| *share > PREEMPTED)?;
+    Some(format!(
+        "with {}, the threads waited for a CPU for {:.0} % of their time: other programs ran there, or the threads shared one",
+        counted(point.threads, "thread"),
+        share * 100.0
+    ))
 }
 
 /// If the range of the rate is wider than this factor, the time outside decides, and no prediction is made.

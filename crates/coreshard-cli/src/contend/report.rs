@@ -3,6 +3,8 @@
 use coreshard_sim::contend::{Contention, turning_point};
 use serde::Serialize;
 
+use crate::common::counted;
+
 /// All results, as in `--json`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
@@ -33,6 +35,8 @@ pub(super) struct Point {
     pub(super) queueing: Option<Figure>,
     /// The larger of both throughputs over the smaller one, less 1.
     pub(super) apart: Option<f64>,
+    /// The share of the threads' time that they waited for a CPU, if measured.
+    pub(super) preempted: Option<f64>,
 }
 
 /// Throughput and time, with the range over runs and over the time outside.
@@ -52,6 +56,8 @@ pub(super) struct TurningPoint {
     pub(super) per_sec: f64,
     /// Throughput with the most threads, over that of the turning point.
     pub(super) at_most: f64,
+    /// The next lower number of threads that was tried.
+    pub(super) fewer: Option<usize>,
 }
 
 /// How much a line costs the threads.
@@ -120,6 +126,16 @@ impl Figure {
     }
 }
 
+impl TurningPoint {
+    /// Formats the number of threads. It lies anywhere after the number that was tried before.
+    pub(super) fn range(&self) -> String {
+        match self.fewer.map(|fewer| fewer + 1).filter(|first| *first < self.threads) {
+            Some(first) => format!("{first} to {}", counted(self.threads, "thread")),
+            None => counted(self.threads, "thread"),
+        }
+    }
+}
+
 impl Point {
     /// `outside` tells that each figure is a range since the time outside is one.
     pub(super) fn new(
@@ -134,7 +150,7 @@ impl Point {
         };
         let compared = |figure: Figure| if outside { figure } else { of_medians(figure) };
         let apart = run.zip(queueing).map(|(one, other)| compared(one).apart(compared(other)));
-        Self { threads, run, queueing, apart }
+        Self { threads, run, queueing, apart, preempted: None }
     }
 
     /// Returns the figure that counts: the run's, if there is one.
@@ -151,6 +167,7 @@ impl Report {
             threads: self.points[at].threads,
             per_sec: rates[at],
             at_most: rates[rates.len() - 1] / rates[at],
+            fewer: at.checked_sub(1).map(|before| self.points[before].threads),
         });
     }
 
@@ -209,7 +226,7 @@ mod tests {
             (1..).zip(points).map(|(at, it)| Point::new(at, Some(figure(it)), None, false));
         let mut report = Report { points: points.collect(), ..Report::default() };
         report.set_turning_point();
-        let expected = TurningPoint { threads: 2, per_sec: 4.0, at_most: 0.5 };
+        let expected = TurningPoint { threads: 2, per_sec: 4.0, at_most: 0.5, fewer: Some(1) };
         assert_eq!(report.turning_point, Some(expected));
     }
 }

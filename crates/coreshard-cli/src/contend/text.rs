@@ -88,7 +88,7 @@ fn findings(report: &Report) -> String {
     let turning = match &report.turning_point {
         Some(turn) => format!(
             "turning point: {}, {} rounds/s; {most} threads give {:.0} % of that",
-            counted(turn.threads, "thread"),
+            turn.range(),
             count(turn.per_sec),
             turn.at_most * 100.0
         ),

@@ -96,6 +96,41 @@ fn json_and_drawing_have_the_same_results_each_time() {
 }
 
 #[test]
+fn the_keys_of_the_results_are_documented() {
+    let json = Described::new(LOCK).json(&ON_POCKET);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/RESULTS.md");
+    let page = fs::read_to_string(page).unwrap();
+    for (name, of) in [
+        ("contend", &json),
+        ("contend: each of `points` and `remedies`", &json["points"][0]),
+        ("contend: each of `points` and `remedies`", &json["remedies"][0]),
+        ("contend: each `run` and `queueing`", &json["points"][0]["run"]),
+    ] {
+        let (_, rest) = page.split_once(&format!("\n## {name}\n")).unwrap();
+        let section = rest.split("\n## ").next().unwrap();
+        for key in of.as_object().unwrap().keys() {
+            assert!(section.contains(&format!("\n| `{key}` |")), "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_threads_that_were_not_tried_make_the_turning_point_a_range() {
+    let add =
+        Described::new("outside_ns = 600\nplacement = \"spread\"\nsteps = [{ add = \"it\" }]");
+    let found = |threads| {
+        let machine = ["--machine", "pocket", "--model", "queueing", "--threads", threads];
+        (add.json(&machine)["turning_point"].clone(), add.text(&machine))
+    };
+    let (turn, text) = found("1,2,10,16");
+    assert_eq!((&turn["threads"], &turn["fewer"]), (&10.into(), &2.into()), "{text}");
+    assert!(text.contains("turning point: 3 to 10 threads"), "{text}");
+    let (turn, text) = found("1,2,8,10,16");
+    assert_eq!((&turn["threads"], &turn["fewer"]), (&10.into(), &8.into()), "{text}");
+    assert!(text.contains("turning point: 9 to 10 threads"), "{text}");
+}
+
+#[test]
 fn the_queueing_model_alone_simulates_nothing() {
     let json = Described::new(LOCK).json(&["--machine", "grace", "--model", "queueing"]);
     assert_eq!(json["runs"], 0);

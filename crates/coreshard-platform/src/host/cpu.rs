@@ -154,6 +154,16 @@ pub fn thread_cpu_time() -> Duration {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Returns how long the calling thread has been runnable without a CPU; `None` if the kernel does not count it.
+pub fn thread_cpu_wait() -> Option<Duration> {
+    let mut counts = [0; 128];
+    let mut file = File::open("/proc/thread-self/schedstat").ok()?;
+    let read = file.read(&mut counts).ok()?;
+    let text = std::str::from_utf8(&counts[..read]).ok()?;
+    // Time on a CPU, time in a run queue, and time slices.
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Measures the CPU time of the whole process, all threads together.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock {

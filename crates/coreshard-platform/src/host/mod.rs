@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use child::ends_with_parent;
 use coreshard_topology::{CpuId, CpuSet, NodeId};
-pub use cpu::{CpuClock, stack_pointer, thread_cpu_time};
+pub use cpu::{CpuClock, stack_pointer, thread_cpu_time, thread_cpu_wait};
 #[cfg(feature = "faulty")]
 pub use faulty::{Faults, Faulty, Start};
 pub use inherited::ChildCommand;

@@ -33,6 +33,9 @@ pub struct Measured {
     pub steps_ns: f64,
     /// The share of the threads' time that goes to each object; all 0 on real CPUs.
     pub shares: Vec<f64>,
+    /// The share of the threads' time that they waited for a CPU; `None` on a simulated machine, and if the
+    /// kernel does not count it.
+    pub preempted: Option<f64>,
 }
 
 /// The most rounds of a simulated thread.
@@ -142,11 +145,13 @@ fn summary(tallies: &[Tally], outside_ns: f64, objects: usize) -> Measured {
         let spent: u64 = tallies.iter().map(|tally| tally.spent_ns[object]).sum();
         spent as f64 / elapsed_ns.max(1) as f64
     };
+    let waited_ns: Option<u64> = tallies.iter().map(|tally| tally.waited_ns).sum();
     Measured {
         per_sec: per_ns * 1e9,
         // Little's law.
         steps_ns: (tallies.len() as f64 / per_ns.max(1e-12) - outside_ns).max(0.0),
         shares: (0..objects).map(share).collect(),
+        preempted: waited_ns.map(|waited_ns| waited_ns as f64 / elapsed_ns.max(1) as f64),
     }
 }
 
@@ -156,6 +161,7 @@ struct Tally {
     elapsed_ns: u64,
     /// By object.
     spent_ns: Vec<u64>,
+    waited_ns: Option<u64>,
 }
 
 /// A run.
@@ -207,6 +213,7 @@ impl<P: Stage> Contest<P> {
         };
         (0..warm_up).for_each(|round| self.round(&mut contender, round));
         contender.spent_ns.fill(0);
+        let waited_before = P::waited_for_cpu_ns();
         let start = P::now();
         let mut done = 0;
         while done < rounds && !self.is_over.load(Relaxed) {
@@ -222,7 +229,9 @@ impl<P: Stage> Contest<P> {
         }
         let elapsed_ns = P::now().ns_since(start);
         self.is_over.store(true, Relaxed);
-        let tally = Tally { rounds: done, elapsed_ns, spent_ns: contender.spent_ns };
+        let waited = P::waited_for_cpu_ns().zip(waited_before);
+        let waited_ns = waited.map(|(after, before)| after.saturating_sub(before));
+        let tally = Tally { rounds: done, elapsed_ns, spent_ns: contender.spent_ns, waited_ns };
         self.tallies.lock().expect("no thread panics").push(tally);
     }
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use coreshard_platform::{Host, Platform};
+use coreshard_platform::{Host, Platform, thread_cpu_wait};
 
 use crate::platform::Sim;
 
@@ -16,6 +16,11 @@ pub trait Stage: Platform {
     /// Returns the time in nanoseconds if reading it is free; otherwise 0.
     fn free_clock_ns() -> u64 {
         0
+    }
+
+    /// Returns how long the calling thread has waited for a CPU in nanoseconds, if that is known.
+    fn waited_for_cpu_ns() -> Option<u64> {
+        None
     }
 
     /// Reports that the program has advanced.
@@ -41,6 +46,10 @@ impl Stage for Sim {
 impl Stage for Host {
     fn spend(ns: f64) {
         turns((ns / ns_of_turn()).round() as u64);
+    }
+
+    fn waited_for_cpu_ns() -> Option<u64> {
+        u64::try_from(thread_cpu_wait()?.as_nanos()).ok()
     }
 }
 
