@@ -26,37 +26,57 @@ static void woken(const volatile void *object, uint64_t since) {
 }
 
 /* The C library accesses the lock's word and is not instrumented. The word is modified when the lock is acquired and
- * when it is released. */
-#define TAKES(name, type, is_shared, parameters, arguments)                                  \
-  EXPORT int name parameters {                                                               \
-    int error = NEXT(name) arguments;                                                        \
-    if (error == 0) {                                                                        \
-      locked((void *)lock, is_shared);                                                       \
-      access_of((uint64_t)lock, RETURN_ADDRESS, MODIFIED, 4);                                \
-    }                                                                                        \
-    return error;                                                                            \
+ * when it is released. A mutex also has a kind, which is read first, and an owner and a number of users, which are written. */
+#define WORD(lock, pc) access_of((uint64_t)(lock), pc, MODIFIED, 4)
+#ifdef __GLIBC__
+#define FIELD(lock, field, pc, kind) access_of((uint64_t)&(lock)->__data.field, pc, kind, sizeof(lock)->__data.field)
+#define OWNER(lock, pc)                \
+  FIELD(lock, __owner, (pc)-2, STORE); \
+  FIELD(lock, __nusers, (pc)-3, LOAD); \
+  FIELD(lock, __nusers, (pc)-3, STORE)
+#define TAKES_MUTEX(lock, pc)         \
+  FIELD(lock, __kind, (pc)-1, LOAD);  \
+  WORD(lock, pc);                     \
+  OWNER(lock, pc)
+#define GIVES_MUTEX(lock, pc)         \
+  FIELD(lock, __kind, (pc)-1, LOAD);  \
+  OWNER(lock, pc);                    \
+  WORD(lock, pc)
+#else
+#define TAKES_MUTEX WORD
+#define GIVES_MUTEX WORD
+#endif
+
+#define TAKES(name, type, is_shared, accesses, parameters, arguments) \
+  EXPORT int name parameters {                                        \
+    int error = NEXT(name) arguments;                                 \
+    if (error == 0) {                                                 \
+      locked((void *)lock, is_shared);                                \
+      accesses(lock, RETURN_ADDRESS);                                 \
+    }                                                                 \
+    return error;                                                     \
   }
-#define GIVES(name, type)                                      \
-  EXPORT int name(type *lock) {                                \
-    access_of((uint64_t)lock, RETURN_ADDRESS, MODIFIED, 4);    \
-    unlocks((void *)lock);                                     \
-    return NEXT(name)(lock);                                   \
+#define GIVES(name, type, accesses)    \
+  EXPORT int name(type *lock) {        \
+    accesses(lock, RETURN_ADDRESS);    \
+    unlocks((void *)lock);             \
+    return NEXT(name)(lock);           \
   }
 #define UNTIL const struct timespec *until
-TAKES(pthread_mutex_lock, pthread_mutex_t, 0, (pthread_mutex_t * lock), (lock))
-TAKES(pthread_mutex_trylock, pthread_mutex_t, 0, (pthread_mutex_t * lock), (lock))
-TAKES(pthread_mutex_timedlock, pthread_mutex_t, 0, (pthread_mutex_t * lock, UNTIL), (lock, until))
-GIVES(pthread_mutex_unlock, pthread_mutex_t)
-TAKES(pthread_rwlock_rdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock), (lock))
-TAKES(pthread_rwlock_tryrdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock), (lock))
-TAKES(pthread_rwlock_timedrdlock, pthread_rwlock_t, 1, (pthread_rwlock_t * lock, UNTIL), (lock, until))
-TAKES(pthread_rwlock_wrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock), (lock))
-TAKES(pthread_rwlock_trywrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock), (lock))
-TAKES(pthread_rwlock_timedwrlock, pthread_rwlock_t, 0, (pthread_rwlock_t * lock, UNTIL), (lock, until))
-GIVES(pthread_rwlock_unlock, pthread_rwlock_t)
-TAKES(pthread_spin_lock, pthread_spinlock_t, 0, (pthread_spinlock_t * lock), (lock))
-TAKES(pthread_spin_trylock, pthread_spinlock_t, 0, (pthread_spinlock_t * lock), (lock))
-GIVES(pthread_spin_unlock, pthread_spinlock_t)
+TAKES(pthread_mutex_lock, pthread_mutex_t, 0, TAKES_MUTEX, (pthread_mutex_t * lock), (lock))
+TAKES(pthread_mutex_trylock, pthread_mutex_t, 0, TAKES_MUTEX, (pthread_mutex_t * lock), (lock))
+TAKES(pthread_mutex_timedlock, pthread_mutex_t, 0, TAKES_MUTEX, (pthread_mutex_t * lock, UNTIL), (lock, until))
+GIVES(pthread_mutex_unlock, pthread_mutex_t, GIVES_MUTEX)
+TAKES(pthread_rwlock_rdlock, pthread_rwlock_t, 1, WORD, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_tryrdlock, pthread_rwlock_t, 1, WORD, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_timedrdlock, pthread_rwlock_t, 1, WORD, (pthread_rwlock_t * lock, UNTIL), (lock, until))
+TAKES(pthread_rwlock_wrlock, pthread_rwlock_t, 0, WORD, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_trywrlock, pthread_rwlock_t, 0, WORD, (pthread_rwlock_t * lock), (lock))
+TAKES(pthread_rwlock_timedwrlock, pthread_rwlock_t, 0, WORD, (pthread_rwlock_t * lock, UNTIL), (lock, until))
+GIVES(pthread_rwlock_unlock, pthread_rwlock_t, WORD)
+TAKES(pthread_spin_lock, pthread_spinlock_t, 0, WORD, (pthread_spinlock_t * lock), (lock))
+TAKES(pthread_spin_trylock, pthread_spinlock_t, 0, WORD, (pthread_spinlock_t * lock), (lock))
+GIVES(pthread_spin_unlock, pthread_spinlock_t, WORD)
 
 EXPORT int pthread_cond_signal(pthread_cond_t *condition) {
   access_of((uint64_t)condition, RETURN_ADDRESS, MODIFIED, 8);
@@ -86,7 +106,7 @@ WAITS(pthread_cond_timedwait, (pthread_cond_t * condition, pthread_mutex_t *lock
 #if __GLIBC_PREREQ(2, 30)
 WAITS(pthread_cond_clockwait, (pthread_cond_t * condition, pthread_mutex_t *lock, clockid_t clock, UNTIL),
       (condition, lock, clock, until))
-TAKES(pthread_mutex_clocklock, pthread_mutex_t, 0, (pthread_mutex_t * lock, clockid_t clock, UNTIL), (lock, clock, until))
+TAKES(pthread_mutex_clocklock, pthread_mutex_t, 0, TAKES_MUTEX, (pthread_mutex_t * lock, clockid_t clock, UNTIL), (lock, clock, until))
 #endif
 
 /* A thread that leaves a barrier has waited for the last thread that arrived. */
