@@ -3,9 +3,8 @@
 
 24 small programs with false sharing of known causes, and two more whose padding does nothing, are in lab/padding/: two threads
 that work on words of one line. Each is built as it is and with its remedy. Both are run on two CPUs of this machine, in
-turns. The costs of a line are measured beside them by programs that are no cases. A run with one thread at work gives a
-program's own pace. The program as it is is recorded, its layout is proposed, and the recording is replayed on the machine
-so measured.
+turns. A run with one thread at work gives the pace of a build. The program as it is is recorded, its layout is proposed, and the
+recording is replayed on the machine that `coreshard calibrate` describes.
 
 Threads run with real-time priority for a few milliseconds at a time if the system permits it, so that other work on the
 machine costs few rounds. A round in which a thread was interrupted does not count. Writes a table in Markdown.
@@ -13,7 +12,8 @@ machine costs few rounds. A round in which a thread was interrupted does not cou
 Usage: lab/predict_padding.py [PATH-OF-coreshard [PASSES [ENGINE ...]]]
 
 With KEEP=FOLDER, measurements and recordings are written to the folder, and those that it has are not made again. So another
-version of the replay predicts the same programs. CASES=NAME,... selects programs.
+version of the replay predicts the same programs. CASES=NAME,... selects programs. MACHINE=FILE-OR-PRESET replays on another
+machine.
 
 Needs two CPUs, gcc, g++, rustc and, for the engine qemu, qemu-x86_64.
 """
@@ -45,18 +45,8 @@ CASES = {"struct of C": "struct.c", "array from the heap": "array.c", "std::atom
 CASES.update({name: ("cases.c", f"-DCASE={case}") for case, name in NAMES.items()})
 # A thread of it cannot work alone.
 TOGETHER = {"indices of a ring"}
-CALIBRATIONS = {"add to one word": 0, "to and fro": 1, "add to its own": 2, "plain, to its own": 3, "plain, to one word": 4}
-MOST_AHEAD = 4096
 # The least gain for which a prediction is judged.
 WORTH = 1.15
-# By family and model: entries of a core's store buffer and of its reorder buffer.
-BUFFERS = {
-    (6, 143): (112, 512), (6, 207): (112, 512),  # Intel's Golden Cove, in chipsandcheese.com, "Popping the Hood on Golden Cove"
-    (25, 1): (64, 256), (26, 2): (104, 448),  # AMD's Zen 3 and Zen 5, in the Software Optimization Guides 56665 and 58455
-}
-# Instructions per cycle of code that fills the reorder buffer. Slower code waits for its own results in the scheduler, which
-# is as many times smaller.
-PER_CYCLE = 3
 # What was reached, less what differs between runs. The aim is 0.7 and 0.9.
 LEAST_WITHIN = {1.25: 0.65, 1.5: 0.8}
 
@@ -102,76 +92,21 @@ def compiling(flags):
     return [flag for flag in flags if not flag.startswith(("-Wl,", "-L", "-l")) and not flag.endswith((".so", ".a", ".o"))]
 
 
-def without(machine, *tables):
-    """A machine's file without these tables of its costs."""
-    for table in tables:
-        machine = re.sub(rf"^\[costs\.{table}\]\n(?:(?!\[).*\n?)*", "", machine, flags=re.M)
-    return machine
+def calibrated(command, folder):
+    """The machine file that a user gets."""
+    file = os.path.join(folder, "calibrated.toml")
+    if not os.path.exists(file):
+        run([command, "calibrate", "-o", file])
+    return file
 
 
-def core():
-    """Entries of the store buffer and of the reorder buffer of this machine's cores; 0 if unknown."""
-    with open("/proc/cpuinfo") as about:
-        text = about.read()
-    number = lambda key: re.search(rf"^{key}\s*: (\d+)$", text, flags=re.M)
-    found = number("cpu family"), number("model")
-    return BUFFERS.get(tuple(int(its[1]) for its in found), (0, 0)) if all(found) else (0, 0)
-
-
-class Machine:
-    """This machine: `coreshard calibrate`, with the costs of contended lines as measured here."""
-
-    def __init__(self, command, folder, median):
-        self.command, self.file = command, os.path.join(folder, "here.toml")
-        calibrated = os.path.join(folder, "calibrated.toml")
-        if not os.path.exists(calibrated):
-            run([command, "calibrate", "--rounds", "1", "-o", calibrated])
-        with open(calibrated) as file:
-            self.text = without(file.read(), "arbitration", "variation")
-        number = lambda table: float(re.search(rf"\[costs.{table}\]\nns = ([\d.]+)", self.text)[1])
-        self.cycle, self.atomic, self.hit = number("cycle"), number("atomic"), number("l1_hit")
-        self.way, self.atomic, contended = median["to and fro"], median["add to its own"], median["add to one word"]
-        # A turn of a CPU is a transfer and the time for which the line is kept. Within that time it adds again and again.
-        room = contended / self.atomic - 2
-        self.hold = max(0.0, (2 * self.way - contended) / room) if room > 0 else 0.0
-        # All stores that wait are done when the line arrives.
-        self.ahead = min(MOST_AHEAD, max(1, round(2 * self.way / median["plain, to one word"])))
-        self.store_buffer, reorder_buffer = core()
-        self.work_ahead = reorder_buffer / PER_CYCLE * self.cycle
-        self.factor, self.counts_instructions = 1.0, True
-
-    def write(self):
-        """Its file, with instructions that take `factor` times as long, and hits if that is shorter. If instructions are not counted, what
-        a program computes is in its accesses, which all take that long."""
-        text = re.sub(r"(\[costs.latency_matrix\]\nns = )\[.*?\n\]",
-                      rf"\g<1>[[0.0, {self.way:.2f}], [{self.way:.2f}, 0.0]]", self.text, flags=re.S)
-        hit, atomic = (min(1.0, self.factor), 1.0) if self.counts_instructions else (self.factor, self.factor)
-        for table, ns in (("cycle", self.factor * self.cycle), ("atomic", atomic * self.atomic), ("l1_hit", hit * self.hit)):
-            text = re.sub(rf"(\[costs.{table}\]\nns = )[\d.]+", rf"\g<1>{ns:.4f}", text)
-        text += (f"\n[costs.arbitration]\nhold_ns = {self.hold:.2f}\nloads_take_dirty_lines = true\n"
-                 f"stores_ahead = {self.ahead}\nstore_buffer = {self.store_buffer}\nwork_ahead_ns = {self.work_ahead:.2f}\nsource = \"measured: two CPUs that add to one word\"\n")
-        with open(self.file, "w") as out:
-            out.write(text)
-        return self.file
-
-    def fit_pace(self, traces, pace, turns):
-        """The factor with which a replay of one thread at work takes as long as the program took."""
-        low, high = 0.02, 16.0
-        for _ in range(7):
-            self.factor = (low * high) ** 0.5
-            replays = (run([self.command, "replay", trace, "--machine", self.write(), "--json", "-"]) for trace in traces)
-            times = [json.loads(text)["virtual_ns"] for text in replays]
-            shorter = (times[1] - times[0]) / (2 * turns) < pace
-            low, high = (self.factor, high) if shorter else (low, self.factor)
-
-
-def recordings(command, folder, program, engine, name, turns, more=()):
+def recordings(command, folder, program, engine, name, turns):
     """Of as many turns, and of three times as many."""
     traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 3)]
     for times, trace in zip((1, 3), traces):
         if os.path.exists(trace):
             continue
-        run([command, "record", "--force", "--engine", engine, "-o", trace, "--", program, "1", str(times * turns), *more])
+        run([command, "record", "--force", "--engine", engine, "-o", trace, "--", program, "1", str(times * turns)])
     return traces
 
 
@@ -197,7 +132,7 @@ def median_of(rounds):
 
 
 def measured(cases, folder, passes):
-    """The median and the tenths of each program: the calibrations by name, the cases by name and what."""
+    """The median and the tenths of each program, by name and what."""
     known = os.path.join(folder, "measured.json")
     if os.path.exists(known):
         with open(known) as file:
@@ -208,8 +143,6 @@ def measured(cases, folder, passes):
         programs[f"{case}: mended"] = build(folder, f"mended{number}", source, ["-DMENDED"])
     runs = {key: [program, str(ROUNDS), str(TIMES)] for key, program in programs.items()}
     runs.update({f"{key} alone": [*its, "alone"] for key, its in runs.items() if key.rsplit(": ", 1)[0] not in TOGETHER})
-    for name, what in CALIBRATIONS.items():
-        runs[name] = [build(folder, f"calibration{what}", "calibration.c", [f"-DWHAT={what}"]), str(ROUNDS), str(TIMES)]
     seen = {key: [] for key in runs}
     for _ in range(passes):
         for key, its in runs.items():
@@ -234,9 +167,8 @@ def main():
         os.makedirs(folder, exist_ok=True)
         seen = measured(cases, folder, passes)
         median = {key: its[0] for key, its in seen.items()}
-        here = Machine(command, folder, median)
-        print(f"{passes} passes of {ROUNDS} rounds of {TIMES} turns; " + "; ".join(f"{name} {median[name]:.2f} ns" for name in CALIBRATIONS)
-              + f"; kept for {here.hold:.1f} ns; {here.ahead} stores ahead, of {here.store_buffer} words; {here.work_ahead:.0f} ns of work ahead\n")
+        machine = os.environ.get("MACHINE") or calibrated(command, folder)
+        print(f"{passes} passes of {ROUNDS} rounds of {TIMES} turns\n")
         print("| case | engine | alone, ns | before, ns (tenths) | mended, ns | gain | predicted: before, ns | mended, ns | gain | off by | advice |")
         print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")
         ratios = {engine: [] for engine in engines}
@@ -254,15 +186,11 @@ def main():
                 before, mended = median[f"{case}: before"], median[f"{case}: mended"]
                 alone, other = (median.get(f"{case}: {what} alone", float("nan")) for what in ("before", "mended"))
                 turns = RECORDED if max(before, alone) > 1 else 5 * RECORDED
-                here.counts_instructions = engine == "qemu"
                 if other == other:
                     # Another build may run at another pace by itself, which is not due to its layout.
                     mended *= alone / other
-                    here.fit_pace(recordings(command, folder, program, engine, f"{kept}-own", turns, ("alone",)), alone, turns)
-                else:
-                    here.factor = 1.0
                 traces = recordings(command, folder, program, engine, kept, turns)
-                advice, now, then = predicted(command, traces, here.write(), turns)
+                advice, now, then = predicted(command, traces, machine, turns)
                 gain, tenths = before / mended, seen[f"{case}: before"][1:]
                 foretold = now / max(then, 1e-9) if then is not None else 1.0
                 ratios[engine].append((gain, foretold, then is not None))
