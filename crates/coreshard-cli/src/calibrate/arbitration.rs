@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use coreshard_results::{Calibration, Contended, Fetched};
 
+use super::core::Core;
+
 /// The values of `[costs.arbitration]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Arbitration {
@@ -129,14 +131,15 @@ impl Arbitration {
         self.adds_off.max(self.tickets_off)
     }
 
-    /// Formats the table of a machine file.
-    pub(super) fn text(&self) -> String {
+    /// Formats the table of a machine file, for cores with a cycle of `cycle_ns`.
+    pub(super) fn text(&self, core: &Core, cycle_ns: f64) -> String {
         let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off, .. } = self;
         let (measured, source) = (self.measured_text(), self.measured_source());
+        let (work_ahead_ns, ahead) = (core.work_ahead_ns(cycle_ns), core.source());
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}source = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; spin_exit: fitted to ticket locks, {tickets_off:.2}; reach: from other machines\""
+            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}work_ahead_ns = {work_ahead_ns:.1}\nsource = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; spin_exit: fitted to ticket locks, {tickets_off:.2}; reach: from other machines; work_ahead: {ahead}\""
         );
         text
     }
@@ -185,7 +188,8 @@ mod tests {
             let found = fit(&calibration, true, |with| Ok(simulate(with))).unwrap().unwrap();
             let numbers = |of: &Arbitration| (of.hold_ns, of.locked_ns, of.spin_exit_ns);
             assert_eq!(numbers(&found), numbers(&made));
-            assert!(found.text().contains("factor of 1.00 on average"), "{}", found.text());
+            let text = found.text(&Core::default(), 0.4);
+            assert!(text.contains("factor of 1.00 on average"), "{text}");
         }
     }
 
@@ -205,7 +209,7 @@ mod tests {
             ping_pong_ns: 62.0,
             ..Arbitration::default()
         };
-        let text = with.text();
+        let text = with.text(&Core::default(), 0.4);
         for line in
             ["fresh_request_ns = 28.0", "loads_take_dirty_lines = true", "pair_prefetch = true"]
         {
@@ -222,7 +226,7 @@ mod tests {
             store: figure(75.0),
             ..fetched
         };
-        let text = Arbitration { fetched: Some(plain), ..with }.text();
+        let text = Arbitration { fetched: Some(plain), ..with }.text(&Core::default(), 0.4);
         for key in ["loads_take", "pair_prefetch =", "misses_at_once"] {
             assert!(!text.contains(key), "{key} in {text}");
         }

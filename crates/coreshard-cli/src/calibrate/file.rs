@@ -7,6 +7,7 @@ use coreshard_results::{Calibration, Figure, Variation};
 use coreshard_topology::input;
 
 use super::arbitration::Arbitration;
+use super::core::Core;
 use crate::common::kernel;
 
 /// Idle time after which a CPU is in its deepest idle state. Measurements were made on both sides of it.
@@ -163,7 +164,7 @@ pub(super) fn write(
     text.idle_states(measured);
     let Text(mut text) = text;
     if let Some(arbitration) = arbitration {
-        text += &arbitration.text();
+        text += &arbitration.text(&Core::host(), cycle(measured).0);
     }
     // Values fitted by simulation are the same each time.
     if let Some(variation) = &measured.variation

@@ -1,6 +1,7 @@
 //! `coreshard calibrate`: measures the costs of this machine for simulations.
 
 mod arbitration;
+mod core;
 mod file;
 mod synthetic;
 

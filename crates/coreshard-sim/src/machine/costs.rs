@@ -136,11 +136,6 @@ pub(crate) struct Arbitration {
     pub(crate) exclusives: bool,
     /// The number of lines that a CPU can have in transit; 0: one that it waits for, and one of a store.
     pub(crate) misses_at_once: u64,
-    /// The number of pending stores in a replay, while their line is elsewhere; 0: loads of the line wait for
-    /// it at once.
-    pub(crate) stores_ahead: u64,
-    /// The number of different words that the pending stores of a replay write; 0: as many as there are stores.
-    pub(crate) store_buffer: u64,
     /// The work that a CPU does in a replay while a line is in transit; 0: it waits for each line.
     pub(crate) work_ahead: Ps,
 }

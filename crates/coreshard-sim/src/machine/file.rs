@@ -203,7 +203,7 @@ impl MachineReader<'_> {
 
     /// Reads how contended lines change hands: a separate table, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String)> {
-        const KEYS: [&str; 15] = [
+        const KEYS: [&str; 13] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -215,8 +215,6 @@ impl MachineReader<'_> {
             "load_and_store_exclusive",
             "pair_prefetch",
             "misses_at_once",
-            "stores_ahead",
-            "store_buffer",
             "work_ahead_ns",
             "source",
         ];
@@ -233,8 +231,6 @@ impl MachineReader<'_> {
             exclusives: section.flag("load_and_store_exclusive")?,
             pair_prefetch: section.flag("pair_prefetch")?,
             misses_at_once: section.count("misses_at_once", 64)?,
-            stores_ahead: section.count("stores_ahead", 4_096)?,
-            store_buffer: section.count("store_buffer", 4_096)?,
             work_ahead: section.ns("work_ahead_ns")?,
         };
         Ok((arbitration, section.source()?))

@@ -5,12 +5,10 @@
 //! that is still in transit take effect when it arrives, and a CPU that fetched a line uses it for a while
 //! before it answers the next request. This file stores which CPU has a line until when.
 //!
-//! If a CPU has pending stores (`stores_ahead`), a line that it fetched for them leaves as soon as they are done:
-//! its further stores fill the buffer again and request the line themselves. On two CPUs of a Xeon (family 6,
+//! If a CPU works while lines are in transit (`work_ahead_ns`), a line that it fetched for stores leaves as soon as they are
+//! done: its further stores fill the buffer again and request the line themselves. On two CPUs of a Xeon (family 6,
 //! model 207) with a round trip of 128 ns, loops with one plain store take at least 1.0 to 1.2 ns, as if 112
-//! stores were done at each visit of the line.
-//!
-//! A CPU that continues past its loads (`work_ahead_ns`) uses a line that it loads from as soon as the line arrives. Snoops
+//! stores were done at each visit of the line. It uses a line that it loads from as soon as the line arrives. Snoops
 //! wait for a locked instruction, and for one that follows at once, so only a CPU that uses locked instructions on a line keeps
 //! it.
 //!
@@ -30,10 +28,8 @@ const MANY: usize = 1 << 12;
 
 pub(super) struct Kept {
     hold: Ps,
-    /// Whether CPUs have pending stores.
-    stores_wait: bool,
-    /// Whether CPUs continue past loads.
-    loads_wait: bool,
+    /// Whether CPUs work while lines are in transit.
+    works_ahead: bool,
     /// Whether a load of a written line takes it, as before a store.
     pub(super) loads_take: bool,
     /// By line and CPU: until when it has the line.
@@ -50,8 +46,7 @@ impl Kept {
     pub(super) fn new(costs: &Arbitration) -> Self {
         Self {
             hold: costs.hold,
-            stores_wait: costs.stores_ahead > 0,
-            loads_wait: costs.work_ahead > 0,
+            works_ahead: costs.work_ahead > 0,
             loads_take: costs.loads_take,
             by_line: ByPlace::default(),
             for_stores: ByPlace::default(),
@@ -66,20 +61,20 @@ impl Kept {
     pub(super) fn until(&mut self, line: Place, owner: usize, since: Ps) -> Ps {
         let is_kept = self.hold > 0
             && !self.for_stores.contains_key(&line)
-            && (!self.loads_wait || self.locked.contains_key(&key(line, owner)));
+            && (!self.works_ahead || self.locked.contains_key(&key(line, owner)));
         since + if is_kept { self.random.below(2 * self.hold) } else { 0 }
     }
 
     /// Records that a CPU uses locked instructions on a line.
     pub(super) fn note_locked(&mut self, line: Place, cpu: usize) {
-        if self.loads_wait {
+        if self.works_ahead {
             self.locked.insert(key(line, cpu), ());
         }
     }
 
     /// Records the access that a line is fetched for.
     pub(super) fn note_fetch(&mut self, line: Place, access: Access) {
-        if self.stores_wait && access == Access::Store {
+        if self.works_ahead && access == Access::Store {
             self.for_stores.insert(line, ());
         } else if !self.for_stores.is_empty() {
             self.for_stores.remove(&line);

@@ -171,10 +171,29 @@ impl Memory {
     }
 
     /// Serves requests in their order, whatever the machine's file says. An owner still has its line until it
-    /// leaves, and keeps it for about `hold` first.
+    /// leaves, and keeps it for about `hold` first. CPUs do no work ahead.
     pub(crate) fn serve_in_order(&mut self) {
-        self.kept = Some(Kept::new(&std::mem::take(&mut self.arbitration)));
+        let arbitration = std::mem::take(&mut self.arbitration);
+        self.kept = Some(Kept::new(&Arbitration { work_ahead: 0, ..arbitration }));
         self.arbiter = None;
+    }
+
+    /// Serves requests in the order in which a replay makes them. If CPUs work ahead, an owner keeps its line for `hold`, or for
+    /// the request's part of a latency if that is 0. A latency includes this time, as in a ping-pong.
+    pub(crate) fn serve_replay(&mut self) {
+        if self.arbitration.work_ahead == 0 {
+            return self.serve_in_order();
+        }
+        let all = std::mem::take(&mut self.arbitration);
+        let hold = if all.hold > 0 { all.hold } else { all.request };
+        self.kept = Some(Kept::new(&Arbitration { hold, ..all }));
+        self.arbitration = Arbitration { hold, locked: all.locked, ..Arbitration::default() };
+        self.arbiter = None;
+    }
+
+    /// Sets the cost of a load or store that hits.
+    pub(crate) const fn set_hit(&mut self, hit: Ps) {
+        self.costs.l1_hit = hit;
     }
 
     /// Returns true if a CPU that wants a taken line waits for it.
@@ -490,6 +509,8 @@ impl Memory {
                 self.ports[cpu].stores_done = done;
                 issued + self.costs.l1_hit
             }
+            // A replay has no queue of requests, in which the CPU would wait for its next one.
+            _ if self.kept.is_some() => done,
             // Its line is kept for the rest of the request's time: a plain access that follows still hits.
             _ => done - locked,
         };

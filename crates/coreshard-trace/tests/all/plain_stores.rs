@@ -32,10 +32,12 @@ fn recording(accesses: &[u8], between_bytes: u64) -> Recording {
     Recording::from_bytes(file).unwrap()
 }
 
+/// Returns a machine whose CPUs continue past this many stores to one word: eight in five cycles of work ahead.
 fn machine(stores_ahead: u64) -> Machine {
     let pocket = include_str!("../../../coreshard-sim/src/machine/pocket.toml");
+    let work_ahead_ns = (stores_ahead * 5).div_ceil(8) as f64 * 0.385;
     let arbitration = format!(
-        "\n[costs.arbitration]\nloads_take_dirty_lines = true\nstores_ahead = {stores_ahead}\nsource = \"assumed\"\n"
+        "\n[costs.arbitration]\nloads_take_dirty_lines = true\nwork_ahead_ns = {work_ahead_ns}\nsource = \"assumed\"\n"
     );
     Machine::from_toml("pocket", &format!("{pocket}{arbitration}")).unwrap()
 }

@@ -33,6 +33,24 @@ pub(super) struct Stall {
     pub(super) taken_back: Option<Store>,
 }
 
+/// Computation that was done ahead: the part that is left, and the part that the thread has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub(super) left_ps: u64,
+    pub(super) hidden_ps: u64,
+}
+
+impl Done {
+    /// Returns the time of computation without the part that was done ahead.
+    #[inline]
+    pub(super) fn rest_of(&mut self, work_ps: u64) -> u64 {
+        let ahead_ps = work_ps.min(self.left_ps);
+        self.left_ps -= ahead_ps;
+        self.hidden_ps += ahead_ps;
+        work_ps - ahead_ps
+    }
+}
+
 /// The work of one CPU while lines are in transit to it.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -105,14 +123,14 @@ impl Ahead {
 
     /// Returns the computation that was done ahead, and the access whose wait it hides.
     #[inline]
-    pub(super) fn done_ps(&self) -> (u64, Option<Store>) {
-        (self.done_ps, self.taken_back)
+    pub(super) fn done(&self) -> (Done, Option<Store>) {
+        (Done { left_ps: self.done_ps, hidden_ps: 0 }, self.taken_back)
     }
 
     /// Sets the computation that was done ahead and is left.
     #[inline]
-    pub(super) fn set_done(&mut self, done_ps: u64) {
-        self.done_ps = done_ps;
+    pub(super) fn set_left(&mut self, done: &Done) {
+        self.done_ps = done.left_ps;
     }
 }
 
@@ -165,8 +183,8 @@ mod tests {
     fn the_computation_done_ahead_is_bounded() {
         let mut ahead = Ahead::default();
         ahead.note_wait(30, 100, None);
-        assert_eq!(ahead.done_ps().0, 30);
+        assert_eq!(ahead.done().0.left_ps, 30);
         ahead.note_wait(300, 100, None);
-        assert_eq!(ahead.done_ps().0, 100);
+        assert_eq!(ahead.done().0.left_ps, 100);
     }
 }

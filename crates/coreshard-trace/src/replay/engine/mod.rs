@@ -100,7 +100,12 @@ impl<'r> Replay<'r> {
         placement: &Placement,
         threads_per_cpu: usize,
     ) -> Self {
-        let caches = Caches::new(machine);
+        let counts_instructions = recording.about().counts_instructions;
+        let mut caches = Caches::new(machine);
+        // Otherwise an access stands for the instructions around it.
+        if counts_instructions {
+            caches.hide_hits();
+        }
         let costs = caches.costs();
         let mut order = placement.order(machine);
         if order.is_empty() {
@@ -127,7 +132,7 @@ impl<'r> Replay<'r> {
             caches,
             costs,
             line_bytes,
-            counts_instructions: recording.about().counts_instructions,
+            counts_instructions,
             is_kernel: recording.about().engine == KERNEL_ENGINE,
             threads,
             places,
@@ -400,9 +405,9 @@ impl<'r> Replay<'r> {
     /// Reads events up to the next one that is visible to others. Returns none at the end.
     fn advance(&mut self, cpu: usize, place: usize) -> Result<Option<Pending>, RecordingError> {
         let mut now = self.cpus[cpu].now;
-        let cycles = |count: u64| count * self.costs.cycle_ps / 4;
-        let (mut done_ps, taken_back) = self.cpus[cpu].ahead.done_ps();
-        let mut hidden_ps = 0;
+        let (cycle_ps, per_cycle) = (self.costs.cycle_ps, self.costs.instructions_per_cycle);
+        let computes_ps = |count: u64| count * cycle_ps / per_cycle.max(1);
+        let (mut done, taken_back) = self.cpus[cpu].ahead.done();
         let thread = &mut self.threads[place];
         let pending = loop {
             let Some(event) = thread.events.read()? else { break None };
@@ -426,15 +431,11 @@ impl<'r> Replay<'r> {
                     // Without a count of instructions, an access costs only its own time. The machine's `compute` is
                     // the time between accesses of shared words, but most accesses here are private.
                     if self.counts_instructions {
-                        let work_ps = cycles(u64::from(access.before));
-                        let ahead_ps = work_ps.min(done_ps);
-                        now += work_ps - ahead_ps;
-                        done_ps -= ahead_ps;
-                        hidden_ps += ahead_ps;
+                        now += done.rest_of(computes_ps(u64::from(access.before)));
                     }
                     // A load after a read-modify-write waits for it.
                     if access.kind == AccessKind::Load {
-                        done_ps = 0;
+                        done.left_ps = 0;
                     }
                     let recorded = access.address;
                     if let Some(moves) = self.moves {
@@ -479,11 +480,7 @@ impl<'r> Replay<'r> {
                     Pending::Range { access, address: access.address, left }
                 }
                 Event::Instructions { count } => {
-                    let work_ps = cycles(count.min(1 << 40));
-                    let ahead_ps = work_ps.min(done_ps);
-                    now = now.saturating_add(work_ps - ahead_ps);
-                    done_ps -= ahead_ps;
-                    hidden_ps += ahead_ps;
+                    now = now.saturating_add(done.rest_of(computes_ps(count.min(1 << 40))));
                     continue;
                 }
                 Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
@@ -518,9 +515,9 @@ impl<'r> Replay<'r> {
             });
         };
         self.cpus[cpu].now = now;
-        self.cpus[cpu].ahead.set_done(done_ps);
-        if hidden_ps > 0 {
-            self.note_hidden(place, hidden_ps, taken_back);
+        self.cpus[cpu].ahead.set_left(&done);
+        if done.hidden_ps > 0 {
+            self.note_hidden(place, done.hidden_ps, taken_back);
         }
         while self.cpus[cpu].ahead.has_loads() {
             let its = &mut self.cpus[cpu];
