@@ -237,6 +237,9 @@ int main(void) {
   pid_t child = fork();
   if (child < 0) fails(START, command[0]);
   if (child == 0) {
+    /* What comes from the host's input does not reach the guest. */
+    int empty = open("/dev/null", O_RDONLY);
+    if (empty >= 0) dup2(empty, STDIN_FILENO);
     execvp(command[0], command);
     int error = errno;
     fprintf(stderr, "coreshard: %s: %s\n", command[0], strerror(error));

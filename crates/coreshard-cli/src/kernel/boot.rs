@@ -206,6 +206,7 @@ fn once(boot: &Boot<'_>, threads: &str, follower: &mut dyn Follower) -> anyhow::
                 "" => input::sentence(&said.last),
                 errors => input::sentence(errors),
             };
+            let why = if why.is_empty() { "it printed nothing; is the image whole?" } else { &why };
             bail_input!("{EMULATOR} ended ({status}) before the command did: {why}")
         }
     }

@@ -1,7 +1,7 @@
 //! `coreshard kernel record`: boots a kernel, runs a command in it, and records the kernel's memory accesses meanwhile.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -176,6 +176,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.force.apply();
     let place = Destination::open(&args.output)?;
     place.is_not(&args.guest.image)?;
+    let debug_file = args.debug_file.as_deref().map(debug_file).transpose()?;
     let plugin = match boot::version_with_plugins()? {
         7..=8 => &library::KERNEL_1,
         _ => &library::KERNEL_2,
@@ -223,16 +224,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         names: KernelNames::default(),
         damage: None,
     };
-    let status = boot::boot(&ready, &mut recorder)?;
+    let status = boot::boot(&ready, &mut recorder)
+        .inspect_err(|_| output::warn("note: no recording was written"))?;
     let ran = recorder.begun.elapsed();
-    recorder.put_names(&guest, args.debug_file.as_deref())?;
-    finish(recorder, status, ran)?;
+    recorder.put_names(&guest, debug_file)?;
+    finish(recorder, args.marked, status, ran)?;
     Ok(ExitCode::from(status))
+}
+
+/// The whole path of the kernel's file with debug information.
+fn debug_file(path: &Path) -> anyhow::Result<String> {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.with_context(|| format!("cannot read {}", input::path(path))).map_err(bad_input)?;
+    if magic != *b"\x7fELF" {
+        bail_input!(
+            "{}: expected an ELF file with debug information, such as vmlinux",
+            input::path(path)
+        );
+    }
+    Ok(std::fs::canonicalize(path)?.to_string_lossy().into_owned())
 }
 
 impl Recorder {
     /// Names what was recorded, from the guest's memory.
-    fn put_names(&mut self, guest: &Guest, debug_file: Option<&Path>) -> anyhow::Result<()> {
+    fn put_names(&mut self, guest: &Guest, debug_file: Option<String>) -> anyhow::Result<()> {
         let Some(symbols) = &self.symbols else { return Ok(()) };
         let file = |(bytes, file): &(u64, File)| Ok((*bytes, file.try_clone()?));
         let parts: anyhow::Result<_> = guest.memory.iter().map(file).collect();
@@ -241,8 +257,6 @@ impl Recorder {
         let kernel = kernel.map(|at| self.types.swap_remove(at).1);
         let types = kernel.as_ref();
         let types = types.map(|kernel| KernelTypes { kernel, modules: &self.types });
-        let debug_file = debug_file.map(std::fs::canonicalize).transpose()?;
-        let debug_file = debug_file.map(|path| path.to_string_lossy().into_owned());
         let named = self.names.name(&memory, symbols, types, guest.cpus, debug_file.as_deref());
         for note in &named.notes {
             output::warn(&format!("note: {note}"));
@@ -258,12 +272,12 @@ impl Recorder {
     }
 }
 
-fn finish(recorder: Recorder, status: u8, ran: Duration) -> anyhow::Result<()> {
+fn finish(recorder: Recorder, is_marked: bool, status: u8, ran: Duration) -> anyhow::Result<()> {
     let counts = recorder.spool.counts()?;
     if counts.process == 0 {
         bail_input!("the recorder was not loaded into the emulator, so nothing was recorded");
     }
-    let mut lacks = vec![Lack::Windows];
+    let mut lacks: Vec<Lack> = is_marked.then_some(Lack::Windows).into_iter().collect();
     let most_bytes = recorder.most_bytes + NAMES_BYTES;
     lacks.extend(recorder.is_full.then_some(Lack::Size { most_bytes }));
     let (events, threads) = (counts.events_lost, u64::from(counts.threads_lost));

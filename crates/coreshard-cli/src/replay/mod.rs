@@ -163,6 +163,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     options.apart.clone_from(&args.apart);
     let report = replay(&recording, &machine, &options)
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
+    if report.apart.as_ref().is_some_and(|its| its.fields == 0) {
+        bail_input!(
+            "--apart {}: no object of the costliest lines has such a field",
+            args.apart.join(",")
+        );
+    }
     if let Some(file) = html {
         file.write(|out| out.write_all(page::page(&report, &recording).as_bytes()))?;
     }

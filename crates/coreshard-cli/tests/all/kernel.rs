@@ -76,6 +76,23 @@ fn unusable_input_is_refused_with_what_is_expected() {
     }
 }
 
+#[test]
+fn a_file_without_debug_information_is_refused_before_the_boot() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("text"), "int x;").unwrap();
+    std::fs::write(folder.path().join("image"), image_head()).unwrap();
+    for (file, expected) in [
+        ("text", "coreshard: text: expected an ELF file with debug information, such as vmlinux\n"),
+        ("nosuch", "coreshard: cannot read nosuch: No such file or directory (os error 2)\n"),
+    ] {
+        let machine = "pack:1 l3:1 core:2 pu:1";
+        let arguments = ["kernel", "record", "--image", "image", "--machine", machine];
+        let output =
+            coreshard(folder.path(), &[&arguments[..], &["--debug-file", file, "true"]].concat());
+        assert_eq!((output.status.code(), said(&output)), (Some(2), expected.to_owned()));
+    }
+}
+
 /// An emulator that boots nothing: it says which process it is, and ignores SIGTERM.
 const IDLE_EMULATOR: &str = "\
 #!/bin/sh
