@@ -1,7 +1,7 @@
 //! `coreshard kernel record`: boots a kernel, runs a command in it, and records the kernel's memory accesses meanwhile.
 
 use std::fs::File;
-use std::io::{BufWriter, Read as _};
+use std::io::BufWriter;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -234,10 +234,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The whole path of the kernel's file with debug information.
 fn debug_file(path: &Path) -> anyhow::Result<String> {
-    let mut magic = [0; 4];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.with_context(|| format!("cannot read {}", input::path(path))).map_err(bad_input)?;
-    if magic != *b"\x7fELF" {
+    let head = input::head_bytes(path, 4).map_err(bad_input)?;
+    if head != b"\x7fELF" {
         bail_input!(
             "{}: expected an ELF file with debug information, such as vmlinux",
             input::path(path)

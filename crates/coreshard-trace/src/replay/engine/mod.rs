@@ -198,7 +198,9 @@ impl<'r> Replay<'r> {
             self.locks.take_over(lock, place);
             self.threads[place].note_lock(lock);
         }
-        let now = self.threads[place].blocked_since;
+        // Not earlier: it would find lines that were taken in its future, and wait for them. The wait itself says nothing.
+        let now = self.cpus.iter().map(|cpu| cpu.now).max().unwrap_or(0);
+        self.threads[place].blocked_since = now;
         self.ready(place, now);
         true
     }
