@@ -88,7 +88,7 @@ struct Recorder {
     hooks: File,
     plugin: PathBuf,
     symbols: Option<KernelSymbols>,
-    /// The kernel's types, and those of its modules, by name.
+    /// Types of the kernel and of its modules, by name.
     types: Vec<(String, Vec<u8>)>,
     names: KernelNames,
     /// A chunk of the emulator's own that cannot be read.

@@ -140,7 +140,7 @@ pub enum Outside {
 pub enum Pinning {
     /// The scheduler chooses.
     Unpinned,
-    /// Each thread has a CPU of its own.
+    /// Each thread has its own CPU.
     Pinned(Placement),
 }
 

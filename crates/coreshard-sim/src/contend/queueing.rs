@@ -275,7 +275,7 @@ impl<'a> Network<'a> {
             Operation::TicketLock => (transfer + readers, transfer),
             // Then it takes the line again, to write.
             Operation::SpinLock | Operation::WriteLock => (2.0 * transfer + readers, 0.0),
-            // The holder pays for waking a thread, but takes the lock again before that thread is there.
+            // The holder pays for waking a thread, but takes the lock again before that thread runs.
             Operation::Mutex => (transfer, self.wake_ns),
             // The holder fetches a waiter's request, and writes that it is done.
             _ => (transfer, transfer),

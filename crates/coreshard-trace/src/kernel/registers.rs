@@ -31,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Returns the value after so many bytes were added.
+    /// Returns the value plus this many bytes.
     pub(super) fn plus(self, bytes: i64) -> Option<Self> {
         match self {
             Self::Pointer(to) => Some(Self::Pointer(to.plus(bytes)?)),

@@ -104,7 +104,7 @@ impl<'m> Slabs<'m> {
     }
 }
 
-/// Where the kernel keeps who allocated an object: behind the object, and behind the link of a free one if that is there.
+/// Where the kernel keeps who allocated an object: behind the object, and behind the link of a free one if the link lies there.
 struct Tracks {
     size: u64,
     inuse: u64,

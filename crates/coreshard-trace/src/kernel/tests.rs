@@ -361,7 +361,7 @@ fn a_lock_of_the_kernel_is_waited_for_and_not_spun_on() {
 }
 
 #[test]
-fn a_recording_that_is_cut_within_its_names_is_read_as_far_as_it_goes() {
+fn a_recording_that_is_cut_is_read_as_far_as_it_goes() {
     let (bytes, _) = recording();
     let whole = replayed(bytes.clone());
     let cut = replayed(bytes[..bytes.len() / 2].to_vec());
