@@ -6,7 +6,8 @@
 //         template <class Work> void spawn(Work work);
 //     };
 //
-// and calls run_cell<Peer>(argc, argv).
+// and calls run_spawning<Peer>(cell), or run_without_futures<Peer, Recursive>(argc, argv) if it also forks and joins and has
+// loops.
 
 #pragma once
 
@@ -652,4 +653,14 @@ void parallel_for(const Cell& cell) {
     if (sum != expected) Cell::fail("the elements add up to " + std::to_string(sum));
     print_measured(items, elapsed_ns, used);
     end_cell();
+}
+
+// All that an executor of threads runs: items, forks and joins, and loops.
+template <class Peer, class Recursive>
+[[noreturn]] void run_without_futures(int argc, char** argv) {
+    Cell cell(argc, argv);
+    run_spawning<Peer>(cell);
+    if (cell.text("workload") == "fork-join") fork_join<Recursive>(cell);
+    if (cell.text("workload") == "parallel-for") parallel_for<Recursive>(cell);
+    unfit("has no tasks that wait without a thread");
 }

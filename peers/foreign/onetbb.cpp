@@ -68,10 +68,4 @@ struct Recursive {
     }
 };
 
-int main(int argc, char** argv) {
-    Cell cell(argc, argv);
-    run_spawning<Peer>(cell);
-    if (cell.text("workload") == "fork-join") fork_join<Recursive>(cell);
-    if (cell.text("workload") == "parallel-for") parallel_for<Recursive>(cell);
-    unfit("has no tasks that wait without a thread");
-}
+int main(int argc, char** argv) { run_without_futures<Peer, Recursive>(argc, argv); }
