@@ -4,11 +4,12 @@ use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use coreshard_topology::input;
 
 use super::error::RecordingError;
-use super::event::{Event, Events};
+use super::event::{Access, Event, Events};
 use super::{
     About, Ending, HEAD_BYTES, Lack, MOST_FRAME_BYTES, MOST_THREADS, RECORDING_MARK, VERSION, frame,
 };
@@ -47,6 +48,14 @@ pub struct Recording {
     /// The parts of the names that a kernel's recording carries, in order.
     names: Vec<Chunk>,
     lacks: Vec<Lack>,
+    unpacker: Mutex<Unpacker>,
+}
+
+/// Memory that is used for each chunk.
+#[derive(Default)]
+struct Unpacker {
+    packed: Vec<u8>,
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl fmt::Debug for Recording {
@@ -116,6 +125,7 @@ impl Recording {
             threads: Vec::new(),
             names: Vec::new(),
             lacks: vec![Lack::End],
+            unpacker: Mutex::default(),
         };
         let (mut offset, mut count) = (HEADER_BYTES, 0);
         while offset < recording.source.length() {
@@ -279,15 +289,19 @@ impl Recording {
 
     /// Decompresses a chunk into `events`.
     fn chunk(&self, chunk: &Chunk, events: &mut Vec<u8>) -> Result<(), RecordingError> {
-        let mut packed = vec![0; chunk.packed_bytes as usize];
-        self.source.read(chunk.offset, &mut packed)?;
+        let mut unpacker = self.unpacker.lock().unwrap_or_else(PoisonError::into_inner);
+        let Unpacker { packed, zstd } = &mut *unpacker;
+        packed.resize(chunk.packed_bytes as usize, 0);
+        self.source.read(chunk.offset, packed)?;
         let wrong = |what: String| RecordingError::at(chunk.offset, what);
-        let mut unpacker =
-            zstd::bulk::Decompressor::new().map_err(|error| wrong(error.to_string()))?;
-        events.clear();
+        if zstd.is_none() {
+            let new = zstd::bulk::Decompressor::new();
+            *zstd = Some(new.map_err(|error| wrong(error.to_string()))?);
+        }
         events.resize(chunk.raw_bytes as usize, 0);
-        let length = unpacker
-            .decompress_to_buffer(&packed, events)
+        let zstd = zstd.as_mut().expect("it was created just now");
+        let length = zstd
+            .decompress_to_buffer(packed, events)
             .map_err(|error| wrong(format!("it cannot be unpacked: {error}")))?;
         if length != chunk.raw_bytes as usize {
             return Err(wrong(format!(
@@ -311,6 +325,12 @@ pub(crate) struct ThreadEvents<'r> {
 }
 
 impl ThreadEvents<'_> {
+    /// Returns the next event if it is an access that is decoded quickly. Otherwise the caller calls [`Self::read`].
+    #[inline(always)]
+    pub(crate) fn read_access(&mut self) -> Option<Access> {
+        self.events.next_access(&self.bytes, &mut self.at)
+    }
+
     /// Returns the next event, or none at the end. This is not an iterator because an event borrows from its chunk.
     #[inline]
     pub(crate) fn read(&mut self) -> Result<Option<Event<'_>>, RecordingError> {

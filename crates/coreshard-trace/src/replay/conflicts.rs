@@ -4,7 +4,7 @@
 //! threads that alternate lose it at every turn, and two that take turns of 64 rarely. The counts here do not depend on the
 //! schedule: they estimate how often accesses would conflict if concurrent threads' accesses were mixed at random.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// When threads were created and joined, by tickets. Threads that were not joined before another was created could have run
 /// beside it, even if they did not.
@@ -144,9 +144,12 @@ pub(super) fn conflicts(words: &[(&[Count], usize)], lives: &Lives) -> Vec<Confl
     let uses: Vec<_> = counts.iter().map(|its| uses_of(its)).collect();
     let line = Uses::sum(&peers, uses.iter());
     let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+    let mut elements: BTreeMap<usize, Uses> = BTreeMap::new();
     let of_word = |((_, element), word): (&(&[Count], usize), &Uses)| {
-        let same = words.iter().zip(&uses).filter(|((_, its), _)| its == element);
-        let element = Uses::sum(&peers, same.map(|(_, uses)| uses));
+        let element = &*elements.entry(*element).or_insert_with(|| {
+            let same = words.iter().zip(&uses).filter(|((_, its), _)| its == element);
+            Uses::sum(&peers, same.map(|(_, uses)| uses))
+        });
         (0..peers.threads.len()).fold(Conflicts::default(), |sum, at| {
             let reads = line.reads[at].min(line.others_writes[at]) as f64
                 * share(word.reads[at], line.reads[at]);
@@ -158,7 +161,7 @@ pub(super) fn conflicts(words: &[(&[Count], usize)], lives: &Lives) -> Vec<Confl
             };
             Conflicts {
                 word: sum.word + with(word),
-                element: sum.element + with(&element),
+                element: sum.element + with(element),
                 line: sum.line + reads + writes,
             }
         })

@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::advice::{Advice, Sharing, of_lines};
 use super::engine::{Outcome, ns};
-use super::lines::{Line, Row};
+use super::lines::Line;
 use super::names::{Names, ThingKind};
 use super::on_line::{FEW, OnLine};
 use super::picture::LinePicture;
 use super::plan::{Plan, is_c_library};
+use super::rows::Row;
 use crate::recording::AccessKind;
 use crate::types::SourcePlace;
 
@@ -104,11 +105,11 @@ impl ObjectCost {
         advice.0 += judged.weight;
         advice.1 += line.lost_ps;
         for (number, row) in line.rows.iter().enumerate() {
-            *self.places.entry(row.instruction).or_default() += row.lost_ps;
+            *self.places.entry(row.instruction).or_default() += row.costs().lost_ps;
             if !on_line.is_of_thing(number) {
                 let other = on_line.thing_of_row(number);
                 if other.name != on_line.thing.name {
-                    *self.beside.entry(other.name.clone()).or_default() += row.lost_ps;
+                    *self.beside.entry(other.name.clone()).or_default() += row.costs().lost_ps;
                     continue;
                 }
             }
@@ -158,11 +159,11 @@ impl ObjectCost {
 
 impl FieldCost {
     fn add(&mut self, row: &Row) {
-        self.lost_ps += row.lost_ps;
+        self.lost_ps += row.costs().lost_ps;
         if row.kind == AccessKind::Load {
-            self.readers.extend(&row.threads);
+            self.readers.extend(row.threads());
         } else if row.count > FEW {
-            self.writers.extend(&row.threads);
+            self.writers.extend(row.threads());
         }
     }
 }
@@ -187,7 +188,7 @@ fn without_indices(field: &str) -> String {
 /// Returns an object's name. For stacks and memory of unknown origin, it includes the code that loses most time there.
 pub(super) fn name_of(on_line: &OnLine<'_>, line: &Line, names: &mut Names<'_>) -> String {
     let own = &on_line.thing.name;
-    let row = line.rows.iter().max_by_key(|row| row.lost_ps);
+    let row = line.rows.iter().max_by_key(|row| row.costs().lost_ps);
     let Some(place) = row.map(|row| names.place(row.instruction)) else { return own.clone() };
     let file = place.file.rsplit('/').next().unwrap_or_default();
     let at = if place.line > 0 { format!(" at {file}:{}", place.line) } else { String::new() };

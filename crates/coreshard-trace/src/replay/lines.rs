@@ -6,116 +6,10 @@
 //! false. A writer may also miss only because others have read the line. The sharing is then true if one of them read a
 //! byte that it writes.
 
-use super::owners::Owner;
+use super::accessor::Accessor;
+use super::rows::{Row, Rows};
 use crate::recording::{Access, AccessKind};
 use coreshard_sim::{CacheOutcome, LineSource};
-
-/// Distinct accesses of one line.
-const MOST_ROWS: usize = 192;
-/// Distinct threads of a row.
-const MOST_ROW_THREADS: usize = 512;
-
-/// The accesses of one instruction to some bytes of a line.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
-    pub(crate) offset: u16,
-    pub(crate) size_bytes: u16,
-    pub(crate) instruction: u64,
-    pub(crate) kind: AccessKind,
-    pub(crate) is_atomic: bool,
-    pub(crate) count: u64,
-    pub(crate) misses: u64,
-    pub(crate) hitm_local: u64,
-    pub(crate) hitm_remote: u64,
-    pub(crate) cost_ps: u64,
-    pub(crate) true_ps: u64,
-    pub(crate) false_ps: u64,
-    /// Time that threads waited for a line that they had held before.
-    pub(crate) lost_ps: u64,
-    /// The part of `count` for which the thread held a lock on this line.
-    pub(crate) locked: u64,
-    /// Sorted threads.
-    pub(crate) threads: Vec<u32>,
-    /// The part of `count` of each of these threads; empty if there is only one.
-    counts: Vec<u64>,
-    /// Index of the last access's thread.
-    last: u16,
-    readers: Readers,
-    /// The approximate ticket of its first access.
-    pub(crate) ticket: u64,
-    /// The piece of memory at that time, if the address belonged to several.
-    pub(crate) owner: Owner,
-    pub(crate) owner_kind: u32,
-}
-
-impl Row {
-    /// Returns each thread with its part of `count`.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        let count = |at: usize| self.counts.get(at).copied().unwrap_or(self.count);
-        self.threads.iter().enumerate().map(move |(at, thread)| (*thread, count(at)))
-    }
-
-    #[inline]
-    fn add(&mut self, thread: u32) {
-        self.count += 1;
-        let is_last = self.threads.get(usize::from(self.last)) == Some(&thread);
-        if is_last && self.counts.is_empty() {
-            return;
-        }
-        if !is_last && !self.find(thread) {
-            return;
-        }
-        if let Some(count) = self.counts.get_mut(usize::from(self.last)) {
-            *count += 1;
-        }
-    }
-
-    /// Makes a thread the last one. Returns false if there are too many.
-    fn find(&mut self, thread: u32) -> bool {
-        let at = match self.threads.binary_search(&thread) {
-            Ok(at) => at,
-            Err(_) if self.threads.len() == MOST_ROW_THREADS => return false,
-            Err(at) => {
-                if self.threads.len() == 1 {
-                    self.counts.push(self.count - 1);
-                }
-                self.threads.insert(at, thread);
-                if self.threads.len() > 1 {
-                    self.counts.insert(at, 0);
-                }
-                at
-            }
-        };
-        self.last = at as u16;
-        true
-    }
-
-    /// Returns the piece of memory that its accesses refer to.
-    pub(crate) const fn seen(&self) -> Seen {
-        Seen { ticket: self.ticket, owner: self.owner }
-    }
-}
-
-/// Determines the piece of memory that an access refers to, together with its address.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    /// The approximate time of the access.
-    pub(crate) ticket: u64,
-    /// The piece of memory at that time, if the address belonged to several.
-    pub(crate) owner: Owner,
-}
-
-/// The thread that accesses a line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Accessor {
-    pub(crate) thread: u32,
-    /// Whether it holds a lock on the line.
-    pub(crate) is_locked: bool,
-    pub(crate) ticket: u64,
-    /// The piece of memory and its kind, if the address belonged to several.
-    pub(crate) owner: Owner,
-    pub(crate) owner_kind: u32,
-}
 
 /// The time of an access beyond that of a hit.
 #[derive(Clone, Copy, Debug)]
@@ -135,52 +29,25 @@ pub(crate) struct Noted {
     pub(crate) is_true: bool,
 }
 
-/// The most recent readers of a row's bytes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Readers {
-    /// The last reader, plus 1.
-    last: u32,
-    /// The line's version when it read them.
-    version: u32,
-    /// The line's version when another thread read them before.
-    others: u32,
-}
-
-impl Readers {
-    fn add(&mut self, reader: u32, version: u32) {
-        if self.last != reader {
-            self.others = self.version;
-            self.last = reader;
-        }
-        self.version = version;
-    }
-
-    /// Returns the line's version when another thread last read the bytes; 0 if none did.
-    const fn version_of_others(&self, reader: u32) -> u32 {
-        if self.last == reader { self.others } else { self.version }
-    }
-}
-
-/// A line that several threads access.
-#[derive(Clone, Debug)]
+/// A line that several threads access. The order of its fields is that of memory, with those of each access first.
+#[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Line {
-    pub(crate) address: u64,
     /// Its page in the simulated caches; `u64::MAX` before its first access.
     pub(crate) dense_page: u64,
-    pub(crate) rows: Vec<Row>,
-    /// A digest of each row's accesses, to find a row without reading all of them.
-    digests: Vec<u64>,
+    pub(crate) rows: Rows,
     pub(crate) stores: u64,
-    pub(crate) cost_ps: u64,
-    pub(crate) true_ps: u64,
-    pub(crate) false_ps: u64,
-    /// Time that threads waited for it after they had held it before.
-    pub(crate) lost_ps: u64,
     /// The version of each byte's last write.
     versions: Box<[u32]>,
     /// At least 1, so that 0 is older than every version.
     version: u32,
     last_writer: u32,
+    pub(crate) address: u64,
+    pub(crate) cost_ps: u64,
+    pub(crate) true_ps: u64,
+    pub(crate) false_ps: u64,
+    /// Time that threads waited for it after they had held it before.
+    pub(crate) lost_ps: u64,
     /// The last version that each thread had, sorted by thread.
     held: Vec<(u32, u32)>,
 }
@@ -190,8 +57,7 @@ impl Line {
         Self {
             address: 0,
             dense_page: u64::MAX,
-            rows: Vec::new(),
-            digests: Vec::new(),
+            rows: Rows::default(),
             stores: 0,
             cost_ps: 0,
             true_ps: 0,
@@ -243,17 +109,18 @@ impl Line {
                 Err(at) => self.held.insert(at, (thread, self.version)),
             }
         }
-        let row = self.row(offset, size, access, by, rows_left);
-        let version = self.version;
-        let row = &mut self.rows[row];
+        let row = self.rows.of((offset as u16, size as u16), access, &by, rows_left);
         if access.kind != AccessKind::Store {
-            row.readers.add(thread + 1, version);
+            row.note_reader(thread, self.version);
         }
         row.add(thread);
-        row.locked += u64::from(is_locked);
+        if is_locked {
+            row.costs_mut().locked += 1;
+        }
         if !is_miss {
             return Noted::default();
         }
+        let row = row.costs_mut();
         row.misses += 1;
         if access.kind != AccessKind::Store {
             row.hitm_local += u64::from(outcome.source == LineSource::ModifiedLocal);
@@ -289,8 +156,8 @@ impl Line {
         lost_ps: u64,
         rows_left: &mut usize,
     ) {
-        let row = self.row(bytes.start, bytes.len(), access, by, rows_left);
-        self.rows[row].lost_ps += lost_ps;
+        let bytes = (bytes.start as u16, bytes.len() as u16);
+        self.rows.of(bytes, access, &by, rows_left).costs_mut().lost_ps += lost_ps;
         self.lost_ps += lost_ps;
     }
 
@@ -303,9 +170,9 @@ impl Line {
         hidden_ps: u64,
         rows_left: &mut usize,
     ) {
-        let row = self.row(bytes.start, bytes.len(), access, by, rows_left);
-        let its = &mut self.rows[row].lost_ps;
-        *its = its.saturating_sub(hidden_ps);
+        let bytes = (bytes.start as u16, bytes.len() as u16);
+        let row = self.rows.of(bytes, access, &by, rows_left).costs_mut();
+        row.lost_ps = row.lost_ps.saturating_sub(hidden_ps);
         self.lost_ps = self.lost_ps.saturating_sub(hidden_ps);
     }
 
@@ -319,74 +186,10 @@ impl Line {
         };
         let had = self.held[at].1;
         let is_read = |row: &Row| {
-            let its = usize::from(row.offset)..usize::from(row.offset + row.size_bytes);
-            its.start < end && offset < its.end && row.readers.version_of_others(thread + 1) >= had
+            let (start, bytes) = (usize::from(row.offset), usize::from(row.size_bytes));
+            start < end && offset < start + bytes && row.read_by_others(thread) >= had
         };
         let is_written = bytes.iter().any(|version| *version > had);
         Some(is_written || ((writes || self.version == had) && self.rows.iter().any(is_read)))
-    }
-
-    fn row(
-        &mut self,
-        offset: usize,
-        size: usize,
-        access: &Access,
-        by: Accessor,
-        rows_left: &mut usize,
-    ) -> usize {
-        let (offset, size_bytes) = (offset as u16, size as u16);
-        let is_it = |row: &Row| {
-            // An instruction that reads and writes may be recorded as two kinds of access.
-            row.instruction == access.instruction
-                && row.kind == access.kind
-                && row.offset == offset
-                && row.size_bytes == size_bytes
-                && row.owner_kind == by.owner_kind
-        };
-        let digest = digest(access, offset, size_bytes, by.owner_kind);
-        let mut alike = (0..).zip(&self.digests).filter(|(_, its)| **its == digest);
-        if let Some((at, _)) = alike.find(|(at, _)| is_it(&self.rows[*at])) {
-            return at;
-        }
-        // Accesses beyond the limit are counted in the last row.
-        if self.rows.len() >= MOST_ROWS || (*rows_left == 0 && !self.rows.is_empty()) {
-            return self.rows.len() - 1;
-        }
-        *rows_left = rows_left.saturating_sub(1);
-        self.digests.push(digest);
-        self.rows.push(Row {
-            offset,
-            size_bytes,
-            instruction: access.instruction,
-            kind: access.kind,
-            is_atomic: access.is_atomic,
-            ticket: by.ticket,
-            owner: by.owner,
-            owner_kind: by.owner_kind,
-            ..Row::default()
-        });
-        self.rows.len() - 1
-    }
-}
-
-/// Returns a number that differs for most different accesses.
-fn digest(access: &Access, offset: u16, size_bytes: u16, owner_kind: u32) -> u64 {
-    let bytes = u64::from(offset) << 48 | u64::from(size_bytes) << 36;
-    let kind = u64::from(owner_kind) << 2 | access.kind as u64;
-    access.instruction ^ bytes ^ kind.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Row;
-
-    #[test]
-    fn a_rows_accesses_are_counted_by_thread() {
-        let mut row = Row::default();
-        [7, 7, 3, 7, 3, 9].into_iter().for_each(|thread| row.add(thread));
-        assert_eq!(row.counts().collect::<Vec<_>>(), [(3, 2), (7, 3), (9, 1)]);
-        let mut row = Row::default();
-        [5, 5].into_iter().for_each(|thread| row.add(thread));
-        assert_eq!(row.counts().collect::<Vec<_>>(), [(5, 2)]);
     }
 }

@@ -1,5 +1,6 @@
 //! Replays recordings on a simulated machine, to predict the effect of its caches on the program.
 
+mod accessor;
 mod advice;
 mod apart;
 mod conflicts;
@@ -20,6 +21,7 @@ mod proposals;
 mod replayed;
 mod report;
 mod reuse;
+mod rows;
 mod stores;
 
 pub use advice::{Advice, Sharing};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use coreshard_topology::input;
 
-use super::lines::Seen;
+use super::accessor::Seen;
 use super::pieces::Piece;
 use super::plan::{AllocationKind, Module, Plan};
 use crate::recording::NAMES_PATH;
@@ -110,6 +110,12 @@ struct Guess {
     element_bytes: u64,
 }
 
+/// The assumed type of similar allocations, and their name.
+struct Named {
+    name: String,
+    guess: Option<Guess>,
+}
+
 #[derive(Default)]
 struct Loaded {
     binary: Option<Binary>,
@@ -171,7 +177,8 @@ pub(crate) struct Names<'p> {
     plan: &'p Plan,
     files: Files,
     places: HashMap<u64, SourcePlace>,
-    guesses: HashMap<(u32, u64, u64), Option<Guess>>,
+    /// The types and names of similar allocations.
+    named: HashMap<AllocationKind, Named>,
     /// The allocation site of each call stack.
     taken: HashMap<u32, (usize, SourcePlace)>,
     pub(crate) notes: Vec<String>,
@@ -189,7 +196,7 @@ impl<'p> Names<'p> {
             plan,
             files,
             places: HashMap::new(),
-            guesses: HashMap::new(),
+            named: HashMap::new(),
             taken: HashMap::new(),
             notes: Vec::new(),
         }

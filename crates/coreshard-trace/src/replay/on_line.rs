@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::accessor::Seen;
 use super::advice::{Judgement, Use, judge};
 use super::conflicts::Count;
-use super::lines::{Line, Row, Seen};
+use super::lines::Line;
 use super::names::{Names, Thing};
 use super::owners::NOBODY;
 use super::plan::Plan;
+use super::rows::Row;
 use crate::recording::AccessKind;
 
 /// Number of writes that may be an object's initialization.
@@ -77,7 +79,7 @@ impl<'lines> OnLine<'lines> {
         let mut others: Vec<&str> = Vec::new();
         for (number, row) in self.line.rows.iter().enumerate() {
             let thing = self.thing_of_row(number);
-            let name = if thing.name == self.thing.name {
+            let name = if self.is_of_thing(number) || thing.name == self.thing.name {
                 0
             } else {
                 let known = others.iter().position(|its| *its == thing.name);
@@ -96,7 +98,7 @@ impl<'lines> OnLine<'lines> {
                     Use { element: (thing.start, element), name, ..Use::default() }
                 });
                 word.is_lock |= is_lock;
-                word.locked += row.locked;
+                word.locked += row.costs().locked;
                 let is_load = row.kind == AccessKind::Load;
                 if !is_load && row.count <= FEW {
                     continue;
@@ -144,7 +146,7 @@ fn element_of(field: &str) -> &str {
 /// Returns the object that has the costliest access of a line.
 pub(super) fn thing_of(line: &Line, names: &mut Names<'_>) -> Thing {
     let mut rows: Vec<_> = line.rows.iter().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse((row.cost_ps, row.count)));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.costs().cost_ps, row.count)));
     let first = rows.first();
     let address = line.address + first.map_or(0, |row| u64::from(row.offset));
     let seen = first.map_or(Seen { ticket: 0, owner: NOBODY }, |row| row.seen());

@@ -76,11 +76,11 @@ impl Owners {
         }
         // No piece existed at the ticket. Prefer the piece that exists now, then the next one, then the last one.
         let holds = |number: &Owner| piece(*number).holds(address);
-        let all = || before.iter().chain(after).copied().filter(holds);
+        let all = || before.iter().chain(after).map(|its| its.number).filter(holds);
         let is_there = |number: &Owner| tenancy.0[*number as usize];
         all()
             .rfind(is_there)
-            .or_else(|| after.iter().copied().find(holds))
+            .or_else(|| after.iter().map(|its| its.number).find(holds))
             .or_else(|| all().next_back())
             .unwrap_or(NOBODY)
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::lines::{Line, Row};
+use super::lines::Line;
 use super::moved::FieldMove;
 use super::names::{Names, Thing};
+use super::rows::Row;
 use crate::layout::Layout;
 use crate::recording::AccessKind;
 use crate::types::{Language, Member, Shape, TypeId, TypeTable};
@@ -111,7 +112,7 @@ impl Parts {
         lines: impl Iterator<Item = &'lines Line>,
         line_bytes: u64,
     ) -> Self {
-        let rows = lines.flat_map(|line| &line.rows);
+        let rows = lines.flat_map(|line| line.rows.iter());
         let mut words: Vec<_> = rows
             .map(|row| (u64::from(row.offset), u64::from(row.offset + row.size_bytes)))
             .collect();
@@ -150,7 +151,7 @@ impl Parts {
         part.uses += row.count;
         // A few stores are probably the initialization of the object. A read-modify-write is not an initialization.
         if row.kind == AccessKind::Modify || (row.kind == AccessKind::Store && row.count > 4) {
-            part.writers.extend(&row.threads);
+            part.writers.extend(row.threads());
         }
     }
 

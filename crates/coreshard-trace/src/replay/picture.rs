@@ -64,9 +64,9 @@ impl LinePicture {
             }
             word.count += row.count;
             if row.kind == AccessKind::Load {
-                word.readers.extend(&row.threads);
+                word.readers.extend(row.threads());
             } else if row.count > FEW {
-                word.writers.extend(&row.threads);
+                word.writers.extend(row.threads());
             }
         }
         let used = words.into_iter().filter(|(_, its)| its.count > FEW);

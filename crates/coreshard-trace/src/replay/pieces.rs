@@ -44,8 +44,10 @@ impl Piece {
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     pieces: Vec<Piece>,
+    /// For each line, the position of its pieces in `on_lines`.
+    by_line: PageMap<(u32, u32)>,
     /// The pieces on each line, in the order of their allocation.
-    by_line: PageMap<Vec<PieceNumber>>,
+    on_lines: Vec<LinePiece>,
     /// Sorted tickets at which pieces are allocated, each with a piece.
     by_taken: Vec<(u64, PieceNumber)>,
     /// Sorted tickets at which pieces are freed, each with a piece.
@@ -53,17 +55,32 @@ pub(crate) struct Timeline {
     line_mask: u64,
 }
 
+/// A piece on a line, with the ticket of its allocation, so that a search reads no piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LinePiece {
+    taken: u64,
+    pub(super) number: PieceNumber,
+}
+
 impl Timeline {
     pub(super) fn of(
         pieces: Vec<Piece>,
-        mut by_line: PageMap<Vec<PieceNumber>>,
+        numbers_by_line: PageMap<Vec<PieceNumber>>,
         line_bytes: u64,
     ) -> Self {
         let piece = |number: PieceNumber| &pieces[number as usize];
         let mut is_there = vec![false; pieces.len()];
-        for numbers in by_line.values_mut() {
-            numbers.sort_by_key(|number| (piece(*number).taken, *number));
+        let mut by_line = PageMap::default();
+        by_line.reserve(numbers_by_line.len());
+        let mut on_lines = Vec::with_capacity(numbers_by_line.values().map(Vec::len).sum());
+        for (line, numbers) in numbers_by_line {
+            let from = on_lines.len();
             numbers.iter().for_each(|number| is_there[*number as usize] = true);
+            on_lines.extend(
+                numbers.into_iter().map(|number| LinePiece { taken: piece(number).taken, number }),
+            );
+            on_lines[from..].sort_unstable();
+            by_line.insert(line, (from as u32, on_lines.len() as u32));
         }
         let at = |ticket: fn(&Piece) -> u64| {
             let there = (0..).zip(&is_there).filter(|(_, is_there)| **is_there);
@@ -74,7 +91,7 @@ impl Timeline {
             list
         };
         let (by_taken, by_given_back) = (at(|its| its.taken), at(|its| its.given_back));
-        Self { pieces, by_line, by_taken, by_given_back, line_mask: line_bytes - 1 }
+        Self { pieces, by_line, on_lines, by_taken, by_given_back, line_mask: line_bytes - 1 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -107,25 +124,21 @@ impl Timeline {
 
     /// Returns the pieces on the line of an address, divided into pieces allocated by the time of a ticket and later
     /// ones.
-    pub(super) fn around(
-        &self,
-        address: u64,
-        ticket: u64,
-    ) -> Option<(&[PieceNumber], &[PieceNumber])> {
-        let numbers = self.by_line.get(&(address & !self.line_mask))?;
-        let now = numbers.partition_point(|number| self.piece(*number).taken <= ticket);
-        Some(numbers.split_at(now))
+    pub(super) fn around(&self, address: u64, ticket: u64) -> Option<(&[LinePiece], &[LinePiece])> {
+        let (from, to) = *self.by_line.get(&(address & !self.line_mask))?;
+        let all = &self.on_lines[from as usize..to as usize];
+        Some(all.split_at(all.partition_point(|its| its.taken <= ticket)))
     }
 
     /// Returns the piece that contained the address at the time of a ticket, given the pieces that were allocated by
     /// then.
     pub(super) fn there(
         &self,
-        before: &[PieceNumber],
+        before: &[LinePiece],
         address: u64,
         ticket: u64,
     ) -> Option<PieceNumber> {
-        let mut before = before.iter().rev().take(MOST_LOOKED_AT).copied();
+        let mut before = before.iter().rev().take(MOST_LOOKED_AT).map(|its| its.number);
         let found = before.find(|number| self.piece(*number).holds(address));
         found.filter(|number| self.piece(*number).lives(ticket))
     }

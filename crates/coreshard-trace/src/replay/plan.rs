@@ -9,7 +9,7 @@ use super::owners::{Owner, Owners};
 use super::pages::{Lately, PageMap, Pages};
 use super::pieces::{Piece, PieceNumber, Timeline};
 use super::reuse::reused;
-use crate::recording::{AccessKind, Event, Recording, RecordingError, event_words};
+use crate::recording::{Access, AccessKind, Event, Recording, RecordingError, event_words};
 
 /// Allocations that are tracked.
 const MOST_ALLOCATIONS: usize = 8 << 20;
@@ -153,7 +153,12 @@ impl Plan {
         };
         for (thread, mut events) in recording.events() {
             let (mut lately, mut ticket) = (Lately::default(), 0);
-            while let Some(event) = events.read()? {
+            loop {
+                let moves_at = moves.map(|moves| (moves, ticket));
+                while let Some(access) = events.read_access() {
+                    building.note_access(thread, &access, &mut lately, moves_at);
+                }
+                let Some(event) = events.read()? else { break };
                 ticket = event.ticket().unwrap_or(ticket);
                 building.note(thread, event, &mut lately, moves.map(|moves| (moves, ticket)));
             }
@@ -257,6 +262,25 @@ struct Building {
 
 impl Building {
     #[inline]
+    fn note_access(
+        &mut self,
+        thread: u32,
+        access: &Access,
+        lately: &mut Lately,
+        moves: Option<(&Moves, u64)>,
+    ) {
+        let plan = &mut self.plan;
+        plan.accesses += 1;
+        let address =
+            moves.map_or(access.address, |(moves, ticket)| moves.of(access.address, ticket));
+        let writes = access.kind != AccessKind::Load;
+        plan.pages.touch(address, thread + 1, writes, lately);
+        let last = address.wrapping_add(u64::from(access.size_bytes) - 1);
+        if (last ^ address) & !(plan.line_bytes - 1) != 0 {
+            plan.pages.touch(last, thread + 1, writes, lately);
+        }
+    }
+
     fn note(
         &mut self,
         thread: u32,
@@ -264,23 +288,14 @@ impl Building {
         lately: &mut Lately,
         moves: Option<(&Moves, u64)>,
     ) {
-        let plan = &mut self.plan;
-        let line_bytes = plan.line_bytes;
-        let to = |address| moves.map_or(address, |(moves, ticket)| moves.of(address, ticket));
         match event {
-            Event::Access(access) => {
-                plan.accesses += 1;
-                let address = to(access.address);
-                let writes = access.kind != AccessKind::Load;
-                plan.pages.touch(address, thread + 1, writes, lately);
-                let last = address.wrapping_add(u64::from(access.size_bytes) - 1);
-                if last / line_bytes != address / line_bytes {
-                    plan.pages.touch(last, thread + 1, writes, lately);
-                }
-            }
+            Event::Access(access) => self.note_access(thread, &access, lately, moves),
             Event::Range { access, bytes } => {
+                let plan = &mut self.plan;
+                let line_bytes = plan.line_bytes;
                 plan.accesses += 1;
                 let writes = access.kind != AccessKind::Load;
+                let to = |address| moves.map_or(address, |(moves, at)| moves.of(address, at));
                 super::each_line(access.address, bytes, line_bytes, |address, _| {
                     plan.pages.touch(to(address), thread + 1, writes, lately);
                 });

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::engine::{Outcome, ns};
 use super::findings::{WORTH, name_of};
-use super::lines::{Line, Row};
+use super::lines::Line;
 use super::moved::Moves;
 use super::names::{Names, Thing};
 use super::on_line::{OnLine, thing_of};
@@ -16,6 +16,7 @@ use super::parts::{FieldUse, Parts};
 use super::pieces::Piece;
 use super::plan::{Allocation, AllocationKind, Plan};
 use super::replayed::{self, ReplayOptions, Replayed};
+use super::rows::Row;
 use crate::recording::{KERNEL_ENGINE, Recording, RecordingError};
 
 /// Types with proposals.

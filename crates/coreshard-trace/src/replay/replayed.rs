@@ -2,8 +2,9 @@
 
 use coreshard_sim::{Machine, Placement};
 
+use super::accessor::Seen;
 use super::engine::{EarlyUnlocks, Outcome, Replay};
-use super::lines::{Line, Seen};
+use super::lines::Line;
 use super::moved::Moves;
 use super::names::Names;
 use super::owners::NOBODY;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use coreshard_sim::Machine;
 use serde::Serialize;
 
+use super::accessor::Seen;
 use super::advice::{Advice, Sharing};
 use super::apart::{SeparateFields, separate};
 use super::engine::{LockWaits, ThreadView, ns};
 use super::findings::{Finding, findings};
-use super::lines::{Line, Seen};
+use super::lines::Line;
 use super::names::{Names, Thing, ThingKind};
 use super::on_line::{OnLine, seen_from};
 use super::owners::NOBODY;
@@ -301,7 +302,7 @@ fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
     let mut rows: Vec<_> = (0..line.rows.len()).collect();
     rows.sort_by_key(|row| {
         let row = &line.rows[*row];
-        (row.offset, std::cmp::Reverse(row.cost_ps), row.instruction)
+        (row.offset, std::cmp::Reverse(row.costs().cost_ps), row.instruction)
     });
     let words = rows.into_iter().map(|row| word(line, row, &on_line, names)).collect();
     LineView {
@@ -313,8 +314,8 @@ fn view(line: &Line, plan: &Plan, names: &mut Names<'_>) -> LineView {
         lost_ns: ns(line.lost_ps),
         true_ns: ns(line.true_ps),
         false_ns: ns(line.false_ps),
-        hitm_remote: line.rows.iter().map(|row| row.hitm_remote).sum(),
-        hitm_local: line.rows.iter().map(|row| row.hitm_local).sum(),
+        hitm_remote: line.rows.iter().map(|row| row.costs().hitm_remote).sum(),
+        hitm_local: line.rows.iter().map(|row| row.costs().hitm_local).sum(),
         stores: line.stores,
         words,
         is_c_library: is_c_library(&on_line.thing.file),
@@ -332,10 +333,10 @@ fn word(line: &Line, number: usize, on_line: &OnLine<'_>, names: &mut Names<'_>)
         access: row.kind,
         is_atomic: row.is_atomic,
         count: row.count,
-        misses: row.misses,
-        cost_ns: ns(row.cost_ps),
-        lost_ns: ns(row.lost_ps),
-        threads: row.threads.clone(),
+        misses: row.costs().misses,
+        cost_ns: ns(row.costs().cost_ps),
+        lost_ns: ns(row.costs().lost_ps),
+        threads: row.threads().collect(),
         place: names.place(row.instruction),
     }
 }
@@ -346,7 +347,7 @@ fn objects(lines: &[Line], names: &mut Names<'_>) -> Vec<ObjectView> {
     for line in costliest(lines, MOST_OBJECT_LINES) {
         let mut things: Vec<(Thing, u64, u64)> = Vec::new();
         let rows: Vec<_> = line.rows.iter().collect();
-        for row in rows.iter().filter(|row| row.cost_ps > 0) {
+        for row in rows.iter().filter(|row| row.costs().cost_ps > 0) {
             let address = line.address + u64::from(row.offset);
             let at = match row.owner {
                 NOBODY => things.iter().position(|(its, ..)| its.is_whole && its.holds(address)),
@@ -360,8 +361,8 @@ fn objects(lines: &[Line], names: &mut Names<'_>) -> Vec<ObjectView> {
                     things.len() - 1
                 })
             });
-            things[at].1 += row.cost_ps;
-            things[at].2 += row.false_ps;
+            things[at].1 += row.costs().cost_ps;
+            things[at].2 += row.costs().false_ps;
         }
         for (thing, cost_ps, false_ps) in things {
             let key = (thing.name.clone(), thing.file.clone());

@@ -15,7 +15,7 @@
 //! a ticket, for example through an atomic, its accesses may be attributed to the older piece until that piece is
 //! freed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::pages::PageMap;
 use super::pieces::{MOST_LOOKED_AT, Piece, PieceNumber, Timeline};
@@ -142,15 +142,15 @@ pub(super) struct Slots {
     places: Vec<Whereabouts>,
     /// For each slot, the pieces that currently exist in it, by their first byte.
     slots: Vec<BTreeMap<u64, PieceNumber>>,
-    /// The numbers of lines in slots other than the first.
-    lines: HashMap<(u32, u32), u32>,
+    /// The numbers of lines in slots other than the first, by number and slot.
+    lines: PageMap<u32>,
     /// Pieces in a slot other than the first.
     pub(super) moved: u64,
 }
 
 impl Slots {
     pub(super) fn of(reuse: &Timeline) -> Self {
-        Self { places: reuse.each(), slots: Vec::new(), lines: HashMap::new(), moved: 0 }
+        Self { places: reuse.each(), slots: Vec::new(), lines: PageMap::default(), moved: 0 }
     }
 
     /// Assigns a slot to a piece when it is allocated or first accessed: the first slot in which no existing piece
@@ -218,7 +218,7 @@ impl Slots {
         match there {
             Some(number) if !matches!(place(number), Whereabouts::GivenBack(_)) => Some(number),
             _ => {
-                let mut after = after.iter().take(MOST_LOOKED_AT).copied();
+                let mut after = after.iter().take(MOST_LOOKED_AT).map(|its| its.number);
                 let next = after.find(|number| {
                     reuse.piece(*number).holds(address)
                         && !matches!(place(*number), Whereabouts::GivenBack(_))
@@ -237,12 +237,17 @@ impl Slots {
 
     /// Returns the number of a line in a slot, if it has one.
     pub(super) fn line(&self, line: u32, slot: u32) -> Option<u32> {
-        self.lines.get(&(line, slot)).copied()
+        self.lines.get(&key(line, slot)).copied()
     }
 
     pub(super) fn name_line(&mut self, line: u32, slot: u32, number: u32) {
-        self.lines.insert((line, slot), number);
+        self.lines.insert(key(line, slot), number);
     }
+}
+
+/// Combines a line's number and a slot.
+const fn key(line: u32, slot: u32) -> u64 {
+    (line as u64) << 32 | slot as u64
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::lines::Accessor;
+use super::accessor::Accessor;
 use crate::recording::Access;
 
 /// A load is compared with this number of the latest waiting stores.

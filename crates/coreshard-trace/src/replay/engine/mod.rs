@@ -32,7 +32,8 @@ pub(crate) use self::outcome::{Outcome, ns};
 use self::shared_lines::SharedLines;
 use self::spin::Spin;
 use self::thread::{Attempt, Cpu, On, Pending, State, Thread};
-use super::lines::{Accessor, Noted};
+use super::accessor::Accessor;
+use super::lines::Noted;
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
 use super::pages::LineKind;
@@ -42,6 +43,9 @@ use super::reuse::Slots;
 use super::stores::Store;
 use crate::recording::{Access, AccessKind, Event, KERNEL_ENGINE, Recording, RecordingError};
 
+/// One more than the largest [`Access::before`].
+const MOST_BEFORE: usize = 32;
+
 pub(crate) struct Replay<'r> {
     plan: &'r mut Plan,
     moves: Option<&'r Moves>,
@@ -49,6 +53,8 @@ pub(crate) struct Replay<'r> {
     costs: StepCosts,
     line_bytes: u64,
     counts_instructions: bool,
+    /// The time of the instructions before an access, by their number.
+    before_ps: [u64; MOST_BEFORE],
     /// Whether it is a recording of a kernel, whose CPUs spin.
     is_kernel: bool,
     threads: Vec<Thread<'r>>,
@@ -133,6 +139,7 @@ impl<'r> Replay<'r> {
             costs,
             line_bytes,
             counts_instructions,
+            before_ps: std::array::from_fn(|count| computes_ps(&costs, count as u64)),
             is_kernel: recording.about().engine == KERNEL_ENGINE,
             threads,
             places,
@@ -407,114 +414,120 @@ impl<'r> Replay<'r> {
     /// Reads events up to the next one that is visible to others. Returns none at the end.
     fn advance(&mut self, cpu: usize, place: usize) -> Result<Option<Pending>, RecordingError> {
         let mut now = self.cpus[cpu].now;
-        let (cycle_ps, per_cycle) = (self.costs.cycle_ps, self.costs.instructions_per_cycle);
-        let computes_ps = |count: u64| count * cycle_ps / per_cycle.max(1);
         let (mut done, taken_back) = self.cpus[cpu].ahead.done();
         let thread = &mut self.threads[place];
-        let pending = loop {
-            let Some(event) = thread.events.read()? else { break None };
-            if let Some(ticket) = event.ticket() {
-                thread.ticket = ticket;
-                self.tenancy.note(&self.owners, ticket);
-                thread.spin = Spin::default();
+        let pending = 'events: loop {
+            let mut access = 'access: {
+                if let Some(access) = thread.events.read_access() {
+                    break 'access access;
+                }
+                let Some(event) = thread.events.read()? else { break 'events None };
+                if let Some(ticket) = event.ticket() {
+                    thread.ticket = ticket;
+                    self.tenancy.note(&self.owners, ticket);
+                    thread.spin = Spin::default();
+                }
+                break 'events Some(match event {
+                    Event::Access(access) => break 'access access,
+                    Event::Range { access, bytes } => {
+                        thread.accesses += 1;
+                        let left = bytes.min(super::MOST_RANGE_BYTES);
+                        Pending::Range { access, address: access.address, left }
+                    }
+                    Event::Instructions { count } => {
+                        now = now.saturating_add(
+                            done.rest_of(computes_ps(&self.costs, count.min(1 << 40))),
+                        );
+                        continue 'events;
+                    }
+                    Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
+                        if self.reuse.taken_at(ticket).next().is_none() {
+                            continue 'events;
+                        }
+                        Pending::Take(ticket)
+                    }
+                    Event::Free { ticket, .. } => {
+                        if self.reuse.given_back_at(ticket).next().is_none() {
+                            continue 'events;
+                        }
+                        Pending::GiveBack(ticket)
+                    }
+                    Event::Waited { object, since, ticket } => {
+                        // Otherwise the wait timed out, or the wake was not recorded.
+                        let Some(wake) = self.plan.wake_between(object, since, ticket) else {
+                            continue 'events;
+                        };
+                        Pending::Waited(wake)
+                    }
+                    Event::Create { thread: created, .. } => Pending::Create(created),
+                    Event::Join { thread: joined, .. } => Pending::Join(joined),
+                    Event::Exit { .. } => Pending::Exit,
+                    Event::Lock { lock, is_shared, .. } => {
+                        Pending::Lock { lock, is_shared, attempt: Attempt::First }
+                    }
+                    Event::Unlock { lock, .. } => Pending::Unlock(lock),
+                    Event::Wake { ticket, .. } => Pending::Wake(ticket),
+                    Event::Gap { window } => Pending::Gap(window),
+                    Event::Stack { .. } | Event::Module { .. } | Event::Object { .. } => {
+                        continue 'events;
+                    }
+                });
+            };
+            thread.accesses += 1;
+            // The access itself, to the stack, is left out.
+            if !self.early.code.is_empty()
+                && let Some(lock) = self.early.lock_at(access.instruction, thread.locks())
+            {
+                break Some(Pending::Unlock(lock));
             }
-            break Some(match event {
-                Event::Access(mut access) => {
-                    thread.accesses += 1;
-                    // The access itself, to the stack, is left out.
-                    if !self.early.code.is_empty()
-                        && let Some(lock) = self.early.lock_at(access.instruction, thread.locks())
-                    {
-                        break Some(Pending::Unlock(lock));
-                    }
-                    if thread.spin.is_over(&access) {
-                        continue;
-                    }
-                    // Without a count of instructions, an access costs only its own time. The machine's `compute` is
-                    // the time between accesses of shared words, but most accesses here are private.
-                    if self.counts_instructions {
-                        now += done.rest_of(computes_ps(u64::from(access.before)));
-                    }
-                    // A load after a read-modify-write waits for it.
-                    if access.kind == AccessKind::Load {
-                        done.left_ps = 0;
-                    }
-                    let recorded = access.address;
-                    if let Some(moves) = self.moves {
-                        access.address = moves.of(recorded, thread.ticket);
-                    }
-                    let pages = &mut self.plan.pages;
-                    let kind = self.lines.kind(pages, access.address, &mut thread.lately);
-                    let within = access.address & (self.line_bytes - 1);
-                    match kind {
-                        LineKind::Shared(line) => {
-                            let line = self.in_slot(place, line, recorded, access.address);
-                            break Some(Pending::Access { access, line });
-                        }
-                        _ if within + u64::from(access.size_bytes) > self.line_bytes => {
-                            let (address, left) = (access.address, u64::from(access.size_bytes));
-                            Pending::Range { access, address, left }
-                        }
-                        LineKind::Private => {
-                            // It waits for the CPU's loads.
-                            let ahead = &mut self.cpus[cpu].ahead;
-                            if access.kind == AccessKind::Modify && ahead.has_loads() {
-                                while let Some(stall) = ahead.next_wait(now) {
-                                    now += stall.lost_ps;
-                                    thread.lost_ps += stall.lost_ps;
-                                    if let Some(load) = &stall.taken_back {
-                                        self.lines.note_stall(load, stall.lost_ps);
-                                    }
-                                }
+            if thread.spin.is_over(&access) {
+                continue;
+            }
+            // Without a count of instructions, an access costs only its own time. The machine's `compute` is
+            // the time between accesses of shared words, but most accesses here are private.
+            if self.counts_instructions {
+                now += done.rest_of(self.before_ps[usize::from(access.before) % MOST_BEFORE]);
+            }
+            // A load after a read-modify-write waits for it.
+            if access.kind == AccessKind::Load {
+                done.left_ps = 0;
+            }
+            let recorded = access.address;
+            if let Some(moves) = self.moves {
+                access.address = moves.of(recorded, thread.ticket);
+            }
+            let pages = &mut self.plan.pages;
+            let kind = self.lines.kind(pages, access.address, &mut thread.lately);
+            let within = access.address & (self.line_bytes - 1);
+            match kind {
+                LineKind::Shared(line) => {
+                    let line = self.in_slot(place, line, recorded, access.address);
+                    break Some(Pending::Access { access, line });
+                }
+                _ if within + u64::from(access.size_bytes) > self.line_bytes => {
+                    let (address, left) = (access.address, u64::from(access.size_bytes));
+                    break Some(Pending::Range { access, address, left });
+                }
+                LineKind::Private => {
+                    // It waits for the CPU's loads.
+                    let ahead = &mut self.cpus[cpu].ahead;
+                    if access.kind == AccessKind::Modify && ahead.has_loads() {
+                        while let Some(stall) = ahead.next_wait(now) {
+                            now += stall.lost_ps;
+                            thread.lost_ps += stall.lost_ps;
+                            if let Some(load) = &stall.taken_back {
+                                self.lines.note_stall(load, stall.lost_ps);
                             }
-                            now += hit_ps(&self.costs, access.kind);
-                            continue;
-                        }
-                        LineKind::Fresh => {
-                            now += self.costs.memory_ps;
-                            continue;
                         }
                     }
-                }
-                Event::Range { access, bytes } => {
-                    thread.accesses += 1;
-                    let left = bytes.min(super::MOST_RANGE_BYTES);
-                    Pending::Range { access, address: access.address, left }
-                }
-                Event::Instructions { count } => {
-                    now = now.saturating_add(done.rest_of(computes_ps(count.min(1 << 40))));
+                    now += hit_ps(&self.costs, access.kind);
                     continue;
                 }
-                Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
-                    if self.reuse.taken_at(ticket).next().is_none() {
-                        continue;
-                    }
-                    Pending::Take(ticket)
+                LineKind::Fresh => {
+                    now += self.costs.memory_ps;
+                    continue;
                 }
-                Event::Free { ticket, .. } => {
-                    if self.reuse.given_back_at(ticket).next().is_none() {
-                        continue;
-                    }
-                    Pending::GiveBack(ticket)
-                }
-                Event::Waited { object, since, ticket } => {
-                    // Otherwise the wait timed out, or the wake was not recorded.
-                    let Some(wake) = self.plan.wake_between(object, since, ticket) else {
-                        continue;
-                    };
-                    Pending::Waited(wake)
-                }
-                Event::Create { thread: created, .. } => Pending::Create(created),
-                Event::Join { thread: joined, .. } => Pending::Join(joined),
-                Event::Exit { .. } => Pending::Exit,
-                Event::Lock { lock, is_shared, .. } => {
-                    Pending::Lock { lock, is_shared, attempt: Attempt::First }
-                }
-                Event::Unlock { lock, .. } => Pending::Unlock(lock),
-                Event::Wake { ticket, .. } => Pending::Wake(ticket),
-                Event::Gap { window } => Pending::Gap(window),
-                Event::Stack { .. } | Event::Module { .. } | Event::Object { .. } => continue,
-            });
+            }
         };
         self.cpus[cpu].now = now;
         self.cpus[cpu].ahead.set_left(&done);
@@ -823,6 +836,12 @@ impl<'r> Replay<'r> {
             self.ready(place, now + self.costs.switch_ps);
         }
     }
+}
+
+/// Returns the time of instructions without an access.
+const fn computes_ps(costs: &StepCosts, count: u64) -> u64 {
+    let per_cycle = costs.instructions_per_cycle;
+    count * costs.cycle_ps / if per_cycle > 0 { per_cycle } else { 1 }
 }
 
 /// Returns the cost of an access to a line that is present.

@@ -8,7 +8,7 @@ use crate::replay::stores::Store;
 
 /// Shared lines of one replay. Each takes about half a kilobyte, plus its distinct accesses.
 const MOST_LINES: usize = 2 << 20;
-/// Distinct accesses of all lines together. Each takes about 150 bytes.
+/// Distinct accesses of all lines together. Each takes 64 bytes, and about 150 more if it has misses or several threads.
 const MOST_ROWS: usize = 8 << 20;
 
 pub(super) struct SharedLines {

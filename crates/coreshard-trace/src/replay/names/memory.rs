@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Guess, Names, Seen, Thing, ThingKind, is_program};
+use super::{Guess, Named, Names, Seen, Thing, ThingKind, is_program};
 use crate::replay::pieces::Piece;
 use crate::replay::plan::{Allocation, Label};
 use crate::types::{Shape, SourcePlace, TypeId, TypeTable};
@@ -26,14 +26,27 @@ impl Names<'_> {
             return Some(self.labelled(&its, &label));
         }
         let key = its.kind();
-        let guess = match self.guesses.get(&key) {
-            Some(known) => known.clone(),
-            None => {
-                let guess = self.guess(&its, seen_from);
-                self.guesses.insert(key, guess.clone());
-                guess
-            }
-        };
+        if !self.named.contains_key(&key) {
+            let named = self.name_of_kind(&its, seen_from);
+            self.named.insert(key, named);
+        }
+        let Named { name, guess } = &self.named[&key];
+        Some(Thing {
+            name: name.clone(),
+            kind: ThingKind::Heap,
+            file: String::new(),
+            start: its.piece.start,
+            bytes: its.bytes,
+            element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
+            of: guess.as_ref().map(|guess| (guess.module, guess.of)),
+            is_whole: true,
+            allocated: Some(key),
+        })
+    }
+
+    /// Returns the type of similar allocations, and their name: the type and the allocation site.
+    fn name_of_kind(&mut self, its: &Allocation, seen_from: &[u64]) -> Named {
+        let guess = self.guess(its, seen_from);
         let (_, place) = self.taken_at(its.calls);
         let at = match place.line {
             0 => place.function.clone(),
@@ -52,17 +65,8 @@ impl Names<'_> {
             }
             None => format!("{} bytes", its.bytes),
         };
-        Some(Thing {
-            name: coreshard_topology::input::plain(&format!("{name}, taken at {at}")),
-            kind: ThingKind::Heap,
-            file: String::new(),
-            start: its.piece.start,
-            bytes: its.bytes,
-            element_bytes: guess.as_ref().map_or(its.element_bytes, |guess| guess.element_bytes),
-            of: guess.map(|guess| (guess.module, guess.of)),
-            is_whole: true,
-            allocated: Some(key),
-        })
+        let name = coreshard_topology::input::plain(&format!("{name}, taken at {at}"));
+        Named { name, guess }
     }
 
     /// An object that the recorder named, with its type by name.
