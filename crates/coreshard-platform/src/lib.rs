@@ -57,7 +57,7 @@ pub use platform::{
     AffinityError, AtomicInt, AtomicPointer, ByteAtomics, DataCell, ForkHook, InheritError,
     LocalKey, LockedMemory, MemoryLockError, NodeMemory, NodeMemoryError, Placement, Platform,
     Policy, PolicyError, RealTime, RealTimeLimits, ReleaseMemory, SpawnError, ThreadHandle,
-    ThreadId, ThreadSpec, ThreadUsage, Throttle, Time, WaitOutcome,
+    ThreadId, ThreadSpec, Throttle, Time, WaitOutcome,
 };
 pub use reading::Reading;
 pub use watch_length::WatchLength;

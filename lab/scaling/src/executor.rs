@@ -8,6 +8,7 @@ use std::time::Duration;
 use coreshard_platform::{AtomicInt, Platform, ThreadHandle, ThreadSpec};
 use coreshard_sim::Sim;
 
+use crate::body::{Body, Grid};
 use crate::load::{Load, SPAWNED};
 use crate::program::Program;
 
@@ -114,8 +115,8 @@ pub(crate) trait Executor: Send + Sync {
     fn submit(&self, items: &Arc<Items>);
 
     /// Runs a parallel loop, called from a thread outside. False if the executor has no loops.
-    fn run_loop(&self, elements: u32, each: Duration) -> bool {
-        let _ = (elements, each);
+    fn run_loop(&self, elements: u32, body: &Body) -> bool {
+        let _ = (elements, body);
         false
     }
 
@@ -154,7 +155,13 @@ fn time_once(
     let began = Sim::virtual_time();
     let ended = match load {
         Load::Loop { elements, each } => {
-            executor.run_loop(elements, each).then(Sim::virtual_time)?
+            executor.run_loop(elements, &Body::Compute(each)).then(Sim::virtual_time)?
+        }
+        Load::Stencil { rows, passes } => {
+            let body = Body::Update(Grid::new(rows));
+            let began = Sim::virtual_time();
+            let ran = (0..passes).all(|_| executor.run_loop(rows, &body));
+            return ran.then(|| Sim::virtual_time() - began);
         }
         Load::Fork(program) => executor.run_program(program).then(Sim::virtual_time)?,
         Load::Burst { items: count, each } => {

@@ -15,6 +15,8 @@ pub(crate) enum Load {
     Loop { elements: u32, each: Duration },
     /// `items` that compute for `each`, submitted by one thread outside.
     Burst { items: u32, each: Duration },
+    /// As many `passes` over a grid of `rows`, each a parallel loop called from a thread outside.
+    Stencil { rows: u32, passes: u32 },
     /// As many `rounds` as this: one thread outside submits `items` of 100 ns and waits until they have run.
     PingPong { rounds: u32, items: u32 },
     /// `tasks` of 100 ns, submitted by `spawners` threads outside.
@@ -23,7 +25,7 @@ pub(crate) enum Load {
     Fork(Program),
 }
 
-const FORMS: &str = "loop:ELEMENTS:NS, burst:ITEMS:NS, pingpong:ROUNDS:ITEMS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS, tree:LEVELS:NS or chain:LEVELS:NS";
+const FORMS: &str = "loop:ELEMENTS:NS, burst:ITEMS:NS, stencil:ROWS:PASSES, pingpong:ROUNDS:ITEMS, spawn:TASKS:SPAWNERS, fib:LEVELS:NS, tree:LEVELS:NS or chain:LEVELS:NS";
 
 /// The work of one task of [`Load::Spawn`] and [`Load::PingPong`].
 pub(crate) const SPAWNED: Duration = Duration::from_nanos(100);
@@ -33,6 +35,7 @@ impl fmt::Display for Load {
         match self {
             Self::Loop { elements, each } => write!(f, "loop:{elements}:{}", each.as_nanos()),
             Self::Burst { items, each } => write!(f, "burst:{items}:{}", each.as_nanos()),
+            Self::Stencil { rows, passes } => write!(f, "stencil:{rows}:{passes}"),
             Self::PingPong { rounds, items } => write!(f, "pingpong:{rounds}:{items}"),
             Self::Spawn { tasks, spawners } => write!(f, "spawn:{tasks}:{spawners}"),
             Self::Fork(program) => program.fmt(f),
@@ -57,6 +60,7 @@ impl FromStr for Load {
         Ok(match shape {
             "loop" if count <= 1 << 12 => Self::Loop { elements: count, each },
             "burst" => Self::Burst { items: count, each },
+            "stencil" if count <= 1 << 12 => Self::Stencil { rows: count, passes: last },
             "pingpong" if last > 0 => Self::PingPong { rounds: count, items: last },
             "spawn" if last > 0 => Self::Spawn { tasks: count, spawners: last },
             "fib" if count < 32 => Self::Fork(Program::fib(count, each)),

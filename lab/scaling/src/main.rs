@@ -5,6 +5,7 @@
 //! Prints a table with the median time of each executor, in microseconds, or writes it as JSON.
 #![allow(clippy::print_stdout, reason = "it prints its measurements")]
 
+mod body;
 mod executor;
 mod load;
 mod ours;
@@ -28,7 +29,7 @@ use serde_json::json;
 
 use crate::executor::Executor;
 use crate::load::Load;
-use crate::ours::Coreshard;
+use crate::ours::{Coreshard, OurTeam};
 use crate::protocols::{channel::Channel, floor::Floor, rayon::Rayon, tokio::Tokio};
 
 #[global_allocator]
@@ -41,6 +42,8 @@ const LOADS: &str = "loop:16:1000000,loop:64:10000,loop:4096:2000,loop:4096:250,
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     Coreshard,
+    /// A team whose members each keep their share of a loop.
+    Team,
     Rayon,
     Channel,
     Tokio,
@@ -94,6 +97,7 @@ fn median(times: &mut [u64]) -> Option<u64> {
 fn start(name: Name, machine: &Machine, cpus: &CpuSet, scope: Option<Scope>) -> Arc<dyn Executor> {
     match name {
         Name::Coreshard => Arc::new(Coreshard::start(machine, cpus, scope)),
+        Name::Team => Arc::new(OurTeam::start(machine, cpus, scope)),
         Name::Rayon => Arc::new(Rayon::start(cpus)),
         Name::Channel => Arc::new(Channel::start(cpus)),
         Name::Tokio => Arc::new(Tokio::start(cpus)),
@@ -129,7 +133,8 @@ impl Arguments {
                     *times.lock().expect("no thread panics") = measured.map(|times| times.to_vec())
                 });
             };
-            let is_recorded = self.lines > 0 && name == Name::Coreshard && seed == 0;
+            let is_recorded =
+                self.lines > 0 && matches!(name, Name::Coreshard | Name::Team) && seed == 0;
             let simulation = Simulation::new(machine).seed(seed).record_lines(is_recorded);
             let run = simulation.time_limit(Duration::from_secs(60)).run(program)?;
             if let Some(lines) = run.lines {

@@ -1,13 +1,14 @@
 //! Coreshard's queue, as a user's program calls it.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coreshard_sim::{Machine, Sim};
 use coreshard_topology::{CpuSet, Scope};
-use coreshard_workqueue::{Runtime, Workqueue, join};
+use coreshard_workqueue::{Runtime, Team, Workqueue, join};
 
+use crate::body::Body;
 use crate::executor::{Executor, Items};
 use crate::program::{Piece, Program};
 
@@ -31,8 +32,8 @@ impl Executor for Coreshard {
         self.0.queue(move || items.run()).expect("the queue is open");
     }
 
-    fn run_loop(&self, elements: u32, each: Duration) -> bool {
-        let body = |piece: Range<usize>| Sim::compute(each * piece.len() as u32);
+    fn run_loop(&self, elements: u32, body: &Body) -> bool {
+        let body = |piece: Range<usize>| body.run(piece.start as u32..piece.end as u32);
         self.0.for_each_range(0..elements as usize, body).expect("the queue is open");
         true
     }
@@ -44,6 +45,49 @@ impl Executor for Coreshard {
 
     fn end(&self) {
         self.0.shutdown(Duration::from_secs(1)).expect("nothing runs any more");
+    }
+}
+
+/// Coreshard's team. Each member does the same share of a loop each time.
+pub(crate) struct OurTeam(Mutex<Option<Arc<Team<Sim>>>>);
+
+impl OurTeam {
+    /// `None` for the default scope.
+    pub(crate) fn start(machine: &Machine, cpus: &CpuSet, scope: Option<Scope>) -> Self {
+        let runtime = Runtime::<Sim>::builder(machine.topology().clone())
+            .build()
+            .expect("the CPUs are online");
+        let team = runtime.team("scaling").members(cpus.len());
+        let team = scope.into_iter().fold(team, |team, scope| team.scope(scope));
+        Self(Mutex::new(Some(Arc::new(
+            team.build().expect("the machine has room for the threads"),
+        ))))
+    }
+
+    fn team(&self) -> Arc<Team<Sim>> {
+        self.0.lock().expect("no thread panics").clone().expect("it has not ended")
+    }
+}
+
+impl Executor for OurTeam {
+    fn submit(&self, items: &Arc<Items>) {
+        let items = Arc::clone(items);
+        self.team().spawn(move || items.run());
+    }
+
+    fn run_loop(&self, elements: u32, body: &Body) -> bool {
+        let body = |piece: Range<usize>| body.run(piece.start as u32..piece.end as u32);
+        self.team().for_each_range(0..elements as usize, body);
+        true
+    }
+
+    fn run_program(&self, program: Program) -> bool {
+        self.team().install(|| call(program, program.root));
+        true
+    }
+
+    fn end(&self) {
+        self.0.lock().expect("no thread panics").take();
     }
 }
 

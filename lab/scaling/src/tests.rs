@@ -9,15 +9,23 @@ use crate::executor;
 use crate::load::Load;
 use crate::{Name, start};
 
-const LOADS: [&str; 6] =
-    ["loop:64:1000", "burst:64:1000", "pingpong:20:3", "spawn:200:3", "fib:8:50", "tree:5:50"];
+const LOADS: [&str; 7] = [
+    "loop:64:1000",
+    "stencil:24:3",
+    "burst:64:1000",
+    "pingpong:20:3",
+    "spawn:200:3",
+    "fib:8:50",
+    "tree:5:50",
+];
 
 #[test]
 fn each_executor_runs_what_it_can() {
     let machine = Machine::pocket();
     let cpus: CpuSet = machine.topology().online().iter().take(6).collect();
     let mut ran = 0;
-    for name in [Name::Coreshard, Name::Rayon, Name::Channel, Name::Tokio, Name::Floor] {
+    for name in [Name::Coreshard, Name::Team, Name::Rayon, Name::Channel, Name::Tokio, Name::Floor]
+    {
         for load in LOADS.map(|load| load.parse::<Load>().unwrap()) {
             let run = Simulation::new(&machine).run(|| {
                 let executor = start(name, &machine, &cpus, None);
@@ -30,7 +38,7 @@ fn each_executor_runs_what_it_can() {
         }
     }
     // Channel and tokio have neither loops nor joins here, and the floor has no joins.
-    assert_eq!(ran, 6 + 6 + 3 + 3 + 4);
+    assert_eq!(ran, 7 + 7 + 7 + 3 + 3 + 5);
 }
 
 #[test]

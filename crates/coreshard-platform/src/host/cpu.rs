@@ -3,12 +3,11 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use coreshard_topology::CpuId;
 
-use crate::{ThreadId, ThreadUsage, Time};
+use crate::{ThreadId, Time};
 
 /// Returns the current CPU. glibc (since 2.35) and musl read it from the rseq area or the vDSO, without a
 /// system call.
@@ -114,20 +113,6 @@ pub(super) fn cpu_time_of(ThreadId(thread): ThreadId) -> Option<Duration> {
     try_clock(!thread << 3 | CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 }
 
-/// Makes two system calls: the kernel updates a thread's CPU time only when its clock is read.
-pub(super) fn own_usage() -> Option<ThreadUsage> {
-    let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the argument is a rusage that the kernel fills.
-    let rc = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    if rc != 0 {
-        return None;
-    }
-    // SAFETY: the kernel has filled it.
-    let waits = unsafe { usage.assume_init() }.ru_nvcsw;
-    let cpu_time = try_clock(libc::CLOCK_THREAD_CPUTIME_ID)?;
-    Some(ThreadUsage { cpu_time, waits: u64::try_from(waits).ok()? })
-}
-
 pub(super) fn monotonic_now() -> Time {
     let since_boot = read_clock(libc::CLOCK_MONOTONIC);
     Time::from_ns(since_boot.as_secs() * 1_000_000_000 + u64::from(since_boot.subsec_nanos()))
@@ -212,16 +197,6 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(cpu_time_of(ThreadId(u32::MAX)), None);
         assert!(!is_waiting(ThreadId(u32::MAX)));
-    }
-
-    #[test]
-    fn a_thread_is_told_what_it_has_computed_and_how_often_it_waited() {
-        let before = own_usage().unwrap();
-        std::thread::sleep(Duration::from_millis(2));
-        let slept = own_usage().unwrap();
-        assert!(slept.waits > before.waits, "{before:?}, {slept:?}");
-        while thread_cpu_time() < slept.cpu_time + Duration::from_millis(2) {}
-        assert!(own_usage().unwrap().cpu_time >= slept.cpu_time + Duration::from_millis(2));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use thread::{HostThread, affinity, set_affinity};
 
 use crate::{
     AffinityError, ByteAtomics, DataCell, ForkHook, LocalKey, NodeMemory, NodeMemoryError,
-    Platform, SpawnError, ThreadId, ThreadSpec, ThreadUsage, Time, WaitOutcome,
+    Platform, SpawnError, ThreadId, ThreadSpec, Time, WaitOutcome,
 };
 
 /// Memory up to this size that may lie on any node comes from the program's allocator.
@@ -134,10 +134,6 @@ macro_rules! platform_of_this_machine {
 
             fn cpu_time_of(thread: ThreadId) -> Option<Duration> {
                 cpu::cpu_time_of(thread)
-            }
-
-            fn own_usage() -> Option<ThreadUsage> {
-                cpu::own_usage()
             }
 
             fn is_waiting(thread: ThreadId) -> bool {

@@ -16,5 +16,5 @@ pub use errors::{AffinityError, MemoryLockError, NodeMemoryError, PolicyError, S
 pub use node_memory::{NodeMemory, Placement, ReleaseMemory};
 pub use platform::{ByteAtomics, ForkHook, Platform, WaitOutcome};
 pub use realtime::{InheritError, LockedMemory, RealTime, RealTimeLimits, Throttle};
-pub use thread::{LocalKey, Policy, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage};
+pub use thread::{LocalKey, Policy, ThreadHandle, ThreadId, ThreadSpec};
 pub use time::Time;

@@ -8,7 +8,7 @@ use coreshard_topology::{CpuId, CpuSet, NodeId};
 
 use crate::{
     AffinityError, AtomicInt, AtomicPointer, DataCell, Fields, LocalKey, NodeMemory,
-    NodeMemoryError, SpawnError, ThreadHandle, ThreadId, ThreadSpec, ThreadUsage, Time,
+    NodeMemoryError, SpawnError, ThreadHandle, ThreadId, ThreadSpec, Time,
 };
 
 /// A machine to run on.
@@ -179,11 +179,6 @@ pub trait Platform: fmt::Debug + Sized + Send + Sync + 'static {
     /// Returns `None` if the thread has ended, or if the platform cannot tell. In the second case, running
     /// and waiting threads cannot be told apart.
     fn cpu_time_of(_thread: ThreadId) -> Option<Duration> {
-        None
-    }
-
-    /// Returns how the calling thread has used its time; `None` if the platform cannot tell.
-    fn own_usage() -> Option<ThreadUsage> {
         None
     }
 

@@ -9,15 +9,6 @@ use coreshard_topology::CpuSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(pub u32);
 
-/// How a thread has used its time so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadUsage {
-    /// How long it ran.
-    pub cpu_time: Duration,
-    /// How often it waited (sleep, lock, I/O). Preemptions do not count.
-    pub waits: u64,
-}
-
 /// The keys of per-thread pointers. Each runtime has its own key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalKey {

@@ -51,8 +51,6 @@ where
 pub(crate) struct LoopPiece {
     /// Until the result is available, this worker runs any pieces of the loop with this id.
     pub(crate) name: JobId,
-    /// Whether its pieces are long: then all are shared with idle workers.
-    pub(crate) are_long: bool,
     /// Whether the offered job is worth another wake-up, even if other workers are on their way.
     pub(crate) is_worth_another: bool,
 }
@@ -73,8 +71,9 @@ where
     };
     let job = Job::new(b, worker.frame());
     let pushed = match in_loop {
-        Some(LoopPiece { are_long: true, .. }) => worker.push_shared(job.header()),
-        _ => worker.push(job.header()),
+        // The pieces of a loop are long, or it is not cut.
+        Some(_) => worker.push_shared(job.header()),
+        None => worker.push(job.header()),
     };
     match pushed {
         Pushed::Private => {}

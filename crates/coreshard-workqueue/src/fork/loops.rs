@@ -71,6 +71,12 @@ impl<P: Platform> LoopHead<P> {
         ns >= self.cost.latency_ns() / 4
     }
 
+    /// True for a piece that is not worth cutting. (Until the time of an element is known, all are.)
+    fn is_short(&self, len: usize) -> bool {
+        let element_ps = self.element_ps.load(Relaxed);
+        element_ps != 0 && !self.is_long(takes_ns(len, element_ps))
+    }
+
     /// True for a piece that is worth a wake-up.
     fn is_worth_a_wake_up(&self, ns: u64) -> bool {
         ns >= 2 * self.cost.latency_ns()
@@ -79,14 +85,11 @@ impl<P: Platform> LoopHead<P> {
     /// The estimates for a piece of `len` elements, in one that was stolen or not.
     fn piece(&self, len: usize, is_stolen: bool) -> LoopPiece {
         let mut element_ps = self.element_ps.load(Relaxed);
-        // Until the time is known, pieces count as long.
-        let is_unknown = element_ps == 0;
-        if is_unknown && is_stolen {
+        if element_ps == 0 && is_stolen {
             element_ps = self.at_least_ps();
         }
         LoopPiece {
             name: JobId::at(self),
-            are_long: is_unknown || self.is_long(takes_ns(self.first_len, element_ps)),
             is_worth_another: self.is_worth_a_wake_up(takes_ns(len, element_ps)),
         }
     }
@@ -247,7 +250,7 @@ where
     R: Send,
 {
     let len = whole.len();
-    if cuts.left == 0 || len < 2 {
+    if cuts.left == 0 || len < 2 || head.is_short(len) {
         return if len > 0 { head.run(whole, cuts, leaf, reduce) } else { None };
     }
     let (first, second) = whole.cut_at(len / 2);

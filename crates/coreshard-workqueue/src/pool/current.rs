@@ -297,18 +297,22 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
     /// moves several jobs of a list into its own. That is only for a worker outside any work: a worker that waits inside runs
     /// the jobs that its list has received since.
     pub(super) fn steal(self, takes_more: bool) -> Option<Found<P>> {
-        let Context { pool, index, forks, .. } = self.context;
+        let Context { pool, forks, .. } = self.context;
         let own = takes_more.then(|| &*self.slot().listed);
-        let (job, has_more) = self.pools().find_map(|from| {
-            let but = Arc::ptr_eq(from, pool).then_some(*index);
-            from.thieves.steal(&from.slots, but, own)
-        })?;
+        let (job, has_more) = self
+            .pools()
+            .find_map(|from| from.thieves.steal(&from.slots, self.index_in(from), own))?;
         if forks.has_just_come.take() && pool.calls_several() {
             self.call_for_the_rest(has_more);
         } else if has_more {
             self.call_one();
         }
         Some(job)
+    }
+
+    /// This worker's index, if the pool is its own.
+    pub(super) fn index_in(self, pool: &Arc<Pool<P>>) -> Option<usize> {
+        Arc::ptr_eq(pool, self.pool()).then_some(self.context.index)
     }
 
     /// Called by a worker that was just woken and has stolen a job. Jobs that any worker shared while it was on its way have

@@ -74,17 +74,18 @@ impl<P: Platform> Thieves<P> {
         self.forking.load(SeqCst) > 0 && any_shares(slots) || self.has_injected()
     }
 
-    /// The first result of `find` among the stacks of jobs. SeqCst: as in [`has_forks`](Self::has_forks), for a worker that
-    /// sleeps if nothing is found.
+    /// The first result of `find` among the stacks of jobs, starting after this worker's. SeqCst: as in
+    /// [`has_forks`](Self::has_forks), for a worker that sleeps if nothing is found.
     pub(super) fn find_fork<R>(
         &self,
         slots: &Slots<P>,
-        find: impl FnMut(&Deque<P, Header<P>>) -> Option<R>,
+        after: Option<usize>,
+        mut find: impl FnMut(&Deque<P, Header<P>>) -> Option<R>,
     ) -> Option<R> {
         if self.forking.load(SeqCst) == 0 {
             return None;
         }
-        slots.each().map(|(_, slot)| &slot.deque).find_map(find)
+        each_after(slots, after).find_map(|(_, slot)| find(&slot.deque))
     }
 
     /// Steals a job from a worker other than `but`, starting after that one; also returns whether the victim has more.
@@ -97,20 +98,15 @@ impl<P: Platform> Thieves<P> {
         if !self.may_have_forks() {
             return None;
         }
-        let first = but.unwrap_or(0);
-        slots
-            .each()
-            .filter(|(index, _)| *index > first)
-            .chain(slots.each().filter(|(index, _)| *index <= first && Some(*index) != but))
-            .find_map(|(_, slot)| {
-                let forked = slot.deque.steal().map(Found::Forked);
-                let listed = || match own {
-                    Some(own) => slot.listed.take_half(own),
-                    None => slot.listed.take_oldest(),
-                };
-                let job = forked.or_else(|| listed().map(Found::Listed))?;
-                Some((job, slot.has_jobs_for_all()))
-            })
+        each_after(slots, but).filter(|(index, _)| Some(*index) != but).find_map(|(_, slot)| {
+            let forked = slot.deque.steal().map(Found::Forked);
+            let listed = || match own {
+                Some(own) => slot.listed.take_half(own),
+                None => slot.listed.take_oldest(),
+            };
+            let job = forked.or_else(|| listed().map(Found::Listed))?;
+            Some((job, slot.has_jobs_for_all()))
+        })
     }
 
     /// True if a worker has ever had jobs in its list.
@@ -224,6 +220,16 @@ impl<P: Platform> Thieves<P> {
     pub(super) fn set_drawn(&self) {
         self.drawn.store(STEERED_AFTER_DRAWN, Relaxed);
     }
+}
+
+/// The workers, starting after this one: so thieves do not all begin at the same victim.
+fn each_after<P: Platform>(
+    slots: &Slots<P>,
+    first: Option<usize>,
+) -> impl Iterator<Item = (usize, &WorkerSlot<P>)> {
+    let first = first.unwrap_or(0);
+    let later = slots.each().filter(move |(index, _)| *index > first);
+    later.chain(slots.each().filter(move |(index, _)| *index <= first))
 }
 
 /// True if a worker has jobs that any other could take.

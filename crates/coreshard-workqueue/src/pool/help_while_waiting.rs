@@ -12,7 +12,7 @@ use super::blocking::blocking;
 use super::context::{Forks, SpawnPlace, Spawner};
 use super::current::{CurrentWorker, WaitKind};
 use super::job::{execute, execute_here};
-use super::jobs::{CAPACITY, Header, JobId, PartOf, Pushed};
+use super::jobs::{CAPACITY, Deque, Header, JobId, PartOf, Pushed};
 use super::pool::Pool;
 use super::team::{OpenWait, SleepsAt, patience};
 use crate::base::latch::Latch;
@@ -123,7 +123,7 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
             return false;
         }
         let steal = |pool: &Arc<Pool<P>>| {
-            pool.thieves.find_fork(&pool.slots, |deque| {
+            pool.thieves.find_fork(&pool.slots, self.index_in(pool), |deque| {
                 let part = deque.steal_part_of(id.address())?;
                 // In this order: see `CurrentWorker::offer_to_waiter`.
                 root.stop_helping();
@@ -174,8 +174,9 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     fn has_part_of(self, id: JobId) -> bool {
         let has = |pool: &Arc<Pool<P>>| {
+            let has_part = |deque: &Deque<P, Header<P>>| deque.has_part_of(id.address());
             pool.thieves
-                .find_fork(&pool.slots, |deque| deque.has_part_of(id.address()).then_some(()))
+                .find_fork(&pool.slots, self.index_in(pool), |deque| has_part(deque).then_some(()))
         };
         self.pools().find_map(has).is_some()
     }

@@ -72,4 +72,4 @@ pub(crate) use pool::Pool;
 pub(crate) use set::{Lease, PoolSet, Route};
 pub(crate) use shared::PoolSettings;
 pub(crate) use slots::{MAX_INJECTORS, MAX_WORKERS};
-pub(crate) use team::{inject, mail, with_pool_of};
+pub(crate) use team::{call_member, inject, mail, with_pool_of};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Parker, Platform, WatchLength, fields};
 
+use super::batching::WakeCost;
 use super::shared::PoolShared;
 use super::slots::{Injectors, Watches, WorkerSlot};
 use crate::base::latch::Latch;
@@ -14,10 +15,7 @@ const SPINS_TO_A_ROUND: u32 = 32;
 
 /// A yield that takes longer has given the CPU to a thread that computes. (A yield without a runnable thread takes 0.3 µs, and
 /// a thread that injects jobs sleeps or spins sooner.)
-const LONG_YIELD_NS: u64 = 20_000;
-
-/// A yield that returns sooner has let no other thread run.
-const IDLE_YIELD_NS: u64 = 1_000;
+const LONG_YIELD_NS: u64 = WakeCost::ASSUMED.latency_ns();
 
 /// Yields of a thread outside before it sleeps: several members may have to run on its CPU, one after the other.
 const MAX_YIELDS: u32 = 4;
@@ -255,7 +253,7 @@ impl<P: Platform> OutsideWaits<P> {
         is_open
     }
 
-    /// Yields its CPU as long as each yield lets a thread run for a short while, and returns whether `done` is open then. If
+    /// Yields its CPU a few times, unless a thread that computes gets it, and returns whether `done` is open then. If
     /// the member that opens it needs this CPU, this replaces a sleep and a wake-up.
     fn yield_until_open(&self, done: &Latch<P>) -> bool {
         let before = self.contention.load(Relaxed);
@@ -266,7 +264,7 @@ impl<P: Platform> OutsideWaits<P> {
                 let took_ns = yield_once::<P>();
                 contention.learn(took_ns);
                 is_open = done.is_open();
-                if is_open || !(IDLE_YIELD_NS..=LONG_YIELD_NS).contains(&took_ns) {
+                if is_open || took_ns > LONG_YIELD_NS {
                     break;
                 }
             }

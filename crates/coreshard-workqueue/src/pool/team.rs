@@ -13,6 +13,7 @@ use super::shared::TeamBoard;
 use super::slots::WorkerSlot;
 use super::state::State;
 use crate::base::latch::Latch;
+use crate::base::variants::Wake;
 
 /// How long no member must run before a waiting one runs any job it finds.
 const NOBODY_RUNS: Duration = Duration::from_millis(40);
@@ -120,18 +121,18 @@ pub(crate) fn inject<P: Platform>(pool: &Pool<P>, job: ListedJob<P>) {
     }
 }
 
-/// Sends a job to one of the pool's members, which alone may run it. Returns false, without making the job, if that member's
-/// thread has ended.
+/// Sends a job to one of the pool's members, which alone may run it; the job is not made if that member's thread has ended.
+/// Returns a member that sleeps: the caller [calls](call_member) it, or lets another thread do so.
 #[must_use]
 pub(crate) fn mail<P: Platform>(
     pool: &Pool<P>,
     member: usize,
     job: impl FnOnce() -> ListedJob<P>,
-) -> bool {
+) -> Option<usize> {
     let slot = pool.slots.get(member - pool.place.members.start);
     let mut state = pool.lock_state();
     if member == 0 && state.cold().has_lost_maker {
-        return false;
+        return None;
     }
     if let Some(board) = &pool.board {
         board.mailed.fetch_add(1, SeqCst);
@@ -142,9 +143,23 @@ pub(crate) fn mail<P: Platform>(
         latch.nudge();
     }
     let kick = state.choose_for_mail(pool);
-    pool.unlock_and_kick(state, kick);
+    let sleeper = match pool.attributes.wake {
+        Wake::UnderLock => {
+            pool.unlock_and_kick(state, kick);
+            None
+        }
+        Wake::AfterUnlock | Wake::Coalesced => {
+            drop(state);
+            kick.map(|kick| pool.place.members.start + kick.worker)
+        }
+    };
     pool.monitor.notice_work();
-    true
+    sleeper
+}
+
+/// Wakes a member that [`mail`] has returned, exactly once.
+pub(crate) fn call_member<P: Platform>(pool: &Pool<P>, member: usize) {
+    with_pool_of(pool, member, |pool| pool.wake(member - pool.place.members.start));
 }
 
 /// Calls `with` with the pool of this member, of the same team.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use coreshard_platform::user::{self, Thrown};
-use coreshard_platform::{Lock, Platform};
+use coreshard_platform::{Lock, Padded, Platform};
 
+use super::calls::Calls;
 use super::job::{Reach, call_detached, detached, within};
 use super::scope::TeamScope;
 use super::wait::wait_for;
@@ -13,10 +14,15 @@ use crate::pool::{
     Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool, mail, with_pool_of,
 };
 
+/// What a member's call returned; `None` before.
+type Outcome<P, R> = Padded<Lock<P, Option<Result<R, Thrown>>>>;
+
 /// The caller's state until all members have made the call.
 struct Broadcast<'op, P: Platform, F, R> {
     op: &'op F,
-    results: Lock<P, Vec<Option<Result<R, Thrown>>>>,
+    /// Apart from one another: each is written once, by its member.
+    results: Box<[Outcome<P, R>]>,
+    calls: Arc<Calls<P>>,
     parts: Parts<P>,
 }
 
@@ -29,8 +35,8 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     if !pool.is_team() {
         return on_queue(pool, members, op);
     }
-    let results = Lock::new((0..members).map(|_| None).collect());
-    let all = Broadcast::<P, _, R> { op, results, parts: Parts::new() };
+    let results = (0..members).map(|_| Padded::new(Lock::new(None))).collect();
+    let all = Broadcast::<P, _, R> { op, results, calls: Calls::new(members), parts: Parts::new() };
     let send = |index| {
         // Counted only when it is taken.
         let job = || {
@@ -39,9 +45,10 @@ pub(super) fn broadcast<P: Platform, R: Send>(
             let (whole, parts) = (all.parts.done(), &raw const all.parts);
             ListedJob { body, root: whole, parts, within: within::<P>() }
         };
-        let _ = with_pool_of(pool, index, |pool| mail(pool, index, job));
+        with_pool_of(pool, index, |pool| mail(pool, index, job))
     };
-    let (outcome, is_pending) = all.parts.open(None, || user::call(|| (0..members).for_each(send)));
+    let send_all = || all.calls.make(pool, (0..members).filter_map(send));
+    let (outcome, is_pending) = all.parts.open(None, || user::call(send_all));
     // If a panic is thrown there, this frame still stays until the jobs that were sent have ended.
     if is_pending {
         wait_for(pool, all.parts.done(), JobNumber::NONE);
@@ -49,7 +56,7 @@ pub(super) fn broadcast<P: Platform, R: Send>(
     if let Err(thrown) = outcome {
         thrown.resume();
     }
-    let results = std::mem::take(&mut *all.results.lock());
+    let results: Vec<_> = all.results.iter().map(|result| result.lock().take()).collect();
     let is_whole = results.iter().all(Option::is_some);
     let results: Result<Vec<R>, Thrown> = results.into_iter().flatten().collect();
     let results = results.unwrap_or_else(|thrown| thrown.resume());
@@ -71,8 +78,9 @@ fn part_of<P: Platform, R: Send, F: Fn(usize) -> R + Sync>(
         let Reach(all) = { reach };
         // SAFETY: the caller keeps it until all parts have finished.
         let shared = unsafe { &*all };
+        shared.calls.help_here();
         let outcome = user::call(|| (shared.op)(index));
-        shared.results.lock()[index] = Some(outcome);
+        *shared.results[index].lock() = Some(outcome);
     };
     let run: Box<dyn FnOnce() + Send + '_> = Box::new(run);
     // SAFETY: it is called or dropped before the part has finished, and so before its borrows end: the sender waits for that,
@@ -105,10 +113,15 @@ pub(super) fn spawn_broadcast<P: Platform>(
     members: usize,
     op: impl Fn(usize) + Send + Sync + 'static,
 ) {
-    let op = Arc::new(op);
-    for index in 0..members {
-        let op = Arc::clone(&op);
-        let body = JobBody::Call(Box::new(move || call_detached::<P>(|| op(index))));
-        let _ = with_pool_of(pool, index, |pool| mail(pool, index, || detached(body)));
-    }
+    let (op, calls) = (Arc::new(op), Calls::new(members));
+    let send = |index| {
+        let (op, of_part) = (Arc::clone(&op), Arc::clone(&calls));
+        let part = move || {
+            of_part.help_here();
+            call_detached::<P>(|| op(index));
+        };
+        let body = JobBody::Call(Box::new(part));
+        with_pool_of(pool, index, |pool| mail(pool, index, || detached(body)))
+    };
+    calls.make(pool, (0..members).filter_map(send));
 }

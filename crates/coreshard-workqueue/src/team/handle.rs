@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::sync::Arc;
 
 use coreshard_platform::user::{self, Thrown};
@@ -11,6 +12,7 @@ use super::broadcast;
 use super::job::{call_detached, detached, members, within};
 use super::listing::Listing;
 use super::scope::TeamScope;
+use super::shares::Shares;
 use super::wait::wait_for;
 use crate::base::error::Forked;
 use crate::pool::{
@@ -311,6 +313,34 @@ impl<P: Platform> Team<P> {
             let op = Arc::clone(&op);
             self.spawn(move || op(index));
         }
+    }
+
+    /// Calls `body` with pieces that make up `range`, and waits until all members have helped. Each member begins with the
+    /// same share of the range in each call, so its memory stays in that member's cache; a member that has done its share
+    /// helps others. For a loop that is not repeated over the same memory,
+    /// [`Workqueue::for_each_range`](crate::Workqueue::for_each_range) waits for no worker that is busy with something else.
+    ///
+    /// # Panics
+    /// As [`broadcast`](Self::broadcast) does. Pieces that follow a panic may not run.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = coreshard::runtime_builder()?.build()?;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// let team = runtime.team("stencil").members(2).build()?;
+    /// let cells: Vec<AtomicU64> = (0..1000).map(AtomicU64::new).collect();
+    /// for _ in 0..3 {
+    ///     team.for_each_range(0..cells.len(), |piece| {
+    ///         cells[piece].iter().for_each(|cell| _ = cell.fetch_add(1, Relaxed));
+    ///     });
+    /// }
+    /// assert_eq!(cells[999].load(Relaxed), 1002);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_each_range(&self, range: Range<usize>, body: impl Fn(Range<usize>) + Sync) {
+        let shares = Shares::<P>::new(range, self.members());
+        self.broadcast(|member| shares.run(member, &body));
     }
 
     /// Runs one pending piece of work of any kind, and returns whether there was one. `None` if this thread is not a member.

@@ -6,6 +6,7 @@
 
 mod broadcast;
 mod builder;
+mod calls;
 mod error;
 mod handle;
 mod job;
@@ -13,6 +14,7 @@ mod join;
 mod listing;
 mod member_thread;
 mod scope;
+mod shares;
 mod wait;
 
 pub use builder::TeamBuilder;

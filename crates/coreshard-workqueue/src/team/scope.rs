@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use coreshard_platform::user::{self, Thrown};
 use coreshard_platform::{Host, Lock, Platform};
 
+use super::calls::Calls;
 use super::job::{Reach, members, within};
 use super::wait::wait_for;
 use crate::base::latch::Latch;
@@ -128,18 +129,22 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn_broadcast(&self, op: impl Fn(&Self, usize) + Send + Sync + 'scope) {
-        let op = Arc::new(op);
-        for index in 0..self.members() {
-            let op = Arc::clone(&op);
-            let part = move |scope: &Self| op(scope, index);
+        let (op, calls) = (Arc::new(op), Calls::new(self.members()));
+        let send = |index| {
+            let (op, of_part) = (Arc::clone(&op), Arc::clone(&calls));
+            let part = move |scope: &Self| {
+                of_part.help_here();
+                op(scope, index);
+            };
             if !self.pool.is_team() {
                 self.spawn(part);
-                continue;
+                return None;
             }
             // Counted only when it is taken.
             let job = || self.job(JobBody::Call(self.part(part)), within::<P>());
-            let _ = with_pool_of(&self.pool, index, |pool| mail(pool, index, job));
-        }
+            with_pool_of(&self.pool, index, |pool| mail(pool, index, job))
+        };
+        calls.make(&self.pool, (0..self.members()).filter_map(send));
     }
 
     /// Returns the number of members of the team.

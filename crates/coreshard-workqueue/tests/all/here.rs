@@ -135,12 +135,14 @@ fn a_runtimes_hooks_and_names_are_those_of_its_queues() {
             .unwrap();
         let queue = runtime.workqueue().scope(Scope::System).build().unwrap();
         queue.submit(|| ()).unwrap().join().unwrap();
-        assert_eq!(started.lock().unwrap()[0], "my-sys0:0\n");
         let own = runtime.workqueue().scope(Scope::System).hooks(Hooks::new()).build().unwrap();
         own.submit(|| ()).unwrap().join().unwrap();
-        assert_eq!(
-            started.lock().unwrap().iter().filter(|name| name.as_str() == "my-sys0:0\n").count(),
-            1
-        );
+        // Which of its workers starts first is open. The other queue has hooks of its own.
+        let mut names = started.lock().unwrap().clone();
+        assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("my-sys0:")));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "{names:?}");
     });
 }

@@ -15,6 +15,7 @@ use coreshard_sim::Sim;
 use coreshard_topology::CpuSet;
 
 use super::Threads;
+use crate::body::Body;
 use crate::executor::{Executor, Items};
 
 type AtomicU32 = <Sim as Platform>::AtomicU32;
@@ -23,7 +24,7 @@ type AtomicU32 = <Sim as Platform>::AtomicU32;
 enum Share {
     #[default]
     End,
-    Elements(u32, Duration),
+    Elements(u32, Body),
     Items(u32, Arc<Items>),
 }
 
@@ -105,10 +106,10 @@ impl Executor for Floor {
         }
     }
 
-    fn run_loop(&self, elements: u32, each: Duration) -> bool {
-        let each_ns = each.as_nanos() as u64;
+    fn run_loop(&self, elements: u32, body: &Body) -> bool {
+        let each_ns = body.each().as_nanos() as u64;
         let cost_ns = |threads: u64| u64::from(elements).div_ceil(threads) * each_ns;
-        self.begin(Share::Elements(elements, each), cost_ns);
+        self.begin(Share::Elements(elements, body.clone()), cost_ns);
         loop {
             let left = self.shared.left.load(Acquire);
             if left == 0 {
@@ -148,7 +149,13 @@ impl Shared {
             let own = |all: u32| all / count as u32 + u32::from(index < all as usize % count);
             match &share {
                 Share::End => return,
-                Share::Elements(all, each) => Sim::compute(*each * own(*all)),
+                Share::Elements(all, body) => {
+                    let before = |index: usize| {
+                        let (count, extra) = (count as u32, *all % count as u32);
+                        index as u32 * (*all / count) + extra.min(index as u32)
+                    };
+                    body.run(before(index)..before(index + 1));
+                }
                 Share::Items(all, items) => (0..own(*all)).for_each(|_| items.run()),
             }
             if self.left.fetch_sub(1, AcqRel) == 1 {

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, ThreadHandle};
 use coreshard_sim::Sim;
@@ -13,6 +12,7 @@ use super::deque::Deque;
 use super::injector::Injector;
 use super::sleep::{Latch, Sleep};
 use super::{Threads, start_threads};
+use crate::body::Body;
 use crate::executor::{Executor, Items};
 use crate::program::{Piece, Program};
 
@@ -110,7 +110,7 @@ struct Thread {
 #[derive(Default)]
 struct Current {
     program: Option<Program>,
-    each: Duration,
+    body: Option<Body>,
     items: Option<Arc<Items>>,
 }
 
@@ -175,8 +175,8 @@ impl Executor for Rayon {
         self.inject(Job::Item);
     }
 
-    fn run_loop(&self, elements: u32, each: Duration) -> bool {
-        self.set(|current| current.each = each);
+    fn run_loop(&self, elements: u32, body: &Body) -> bool {
+        self.set(|current| current.body = Some(body.clone()));
         let splits = self.shared.threads.len() as u32;
         self.install(Work::Elements { start: 0, len: elements, splits });
         true
@@ -209,8 +209,8 @@ impl Shared {
         self.current.lock().expect("no thread panics").program.expect("a load of forks")
     }
 
-    fn each(&self) -> Duration {
-        self.current.lock().expect("no thread panics").each
+    fn body(&self) -> Body {
+        self.current.lock().expect("no thread panics").body.clone().expect("a loop")
     }
 
     fn items(&self) -> Arc<Items> {
@@ -242,7 +242,7 @@ impl<'pool> Worker<'pool> {
         };
         match (halves, work) {
             (Some(halves), _) => self.join(halves, depth),
-            (None, Work::Elements { len, .. }) => Sim::compute(self.shared.each() * len),
+            (None, Work::Elements { start, len, .. }) => self.shared.body().run(start..start + len),
             (None, Work::Call(_)) => {}
         }
     }

@@ -23,6 +23,12 @@ impl WakeCost {
         self.latency_ns as u64
     }
 
+    /// At least 1.
+    #[inline]
+    pub(crate) const fn waker_ns(self) -> u64 {
+        self.waker_ns as u64
+    }
+
     /// How many workers a waker can wake before the first of them runs and can wake others itself.
     pub(crate) fn fan_out(self) -> u32 {
         (self.latency_ns / self.waker_ns).max(1)
@@ -37,14 +43,14 @@ impl WakeCost {
         if work_ns < 2 * self.latency_ns() {
             return 0;
         }
-        (work_ns / u64::from(self.waker_ns)).isqrt().min(u32::MAX.into()) as u32
+        (work_ns / self.waker_ns()).isqrt().min(u32::MAX.into()) as u32
     }
 
     /// How many sleepers a producer should wake besides the first, if it wakes one for each part of this much work.
     ///
     /// With k parts, `k * part` has arrived when the k-th is woken: by [`workers_for`](Self::workers_for), k = `part / waker`.
     pub(crate) fn runner_ups(self, part_ns: u64) -> u32 {
-        (part_ns / u64::from(self.waker_ns)).clamp(1, self.fan_out().into()) as u32
+        (part_ns / self.waker_ns()).clamp(1, self.fan_out().into()) as u32
     }
 
     fn to_bits(self) -> u64 {

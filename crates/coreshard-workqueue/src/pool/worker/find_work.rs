@@ -15,9 +15,6 @@ use crate::pool::slots::{Claim, Injectors, MAX_CLAIMS, Takers};
 use crate::pool::state::State;
 use crate::pool::waiting_items::{TaggedItem, Worklist};
 
-/// A worker that waits this long for a contended lock claims items at one more injector. So it takes the lock less often.
-const WAIT_PER_CLAIM_NS: u64 = 2_000;
-
 /// How long a worker runs job after job without taking the pool's lock.
 const LOOK_EVERY_NS: u64 = 400_000;
 
@@ -76,7 +73,7 @@ impl<P: Platform> Worker<'_, P> {
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
-        self.batching.before_claim::<P>();
+        self.batching.estimator.look(P::rough_ns());
         let mut waited_ns = 0;
         let mut state = pool.try_lock_state().unwrap_or_else(|| {
             let state = pool.lock_state();
@@ -144,8 +141,10 @@ impl<P: Platform> Worker<'_, P> {
                     intake.claim(takers, most, home)
                 }?;
                 let mut more = 0;
-                if waited_ns >= WAIT_PER_CLAIM_NS {
-                    let claims = (waited_ns / WAIT_PER_CLAIM_NS) as usize;
+                // A worker that waits for a contended lock as long as a wake-up takes its caller claims items at one more
+                // injector. So it takes the lock less often.
+                let claims = self.batching.estimator.calls_in(waited_ns);
+                if claims > 0 {
                     more = self.take_more(intake, takers, most - claim.items(), claims);
                 }
                 Some(Taken { item: None, claim: Some(claim), more })
@@ -216,7 +215,6 @@ impl<P: Platform> Worker<'_, P> {
             }
         };
         self.spin.has_work();
-        self.batching.after_claim(items, self.context.producer.get() != Some(home));
         let just_woke = std::mem::take(&mut self.just_woke) && !suppresses;
         let away = if just_woke { self.other_here(&mut state, home, left) } else { None };
         // Counting the items at the injectors takes cache lines from their producers: only if a worker can be sent. The claims

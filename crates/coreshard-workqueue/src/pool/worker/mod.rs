@@ -160,11 +160,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             slot,
             context,
             inside,
-            batching: Batching::new(
-                pool.settings.trusts_at_once,
-                pool.may_suppress_wakes(),
-                pool.settings.may_spin && !pool.is_team(),
-            ),
+            batching: Batching::new(pool.settings.trusts_at_once, pool.may_suppress_wakes()),
             claims: OpenClaims::new(slot, context),
             batch: Batch::none(),
             visits: None,
