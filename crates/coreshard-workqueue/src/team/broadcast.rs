@@ -14,7 +14,7 @@ use crate::pool::{
     Closure, JobBody, JobNumber, ListedJob, OwnPool, Parts, Pool, mail, with_pool_of,
 };
 
-/// What a member's call returned; `None` before.
+/// The result of a member's call; `None` before.
 type Outcome<P, R> = Padded<Lock<P, Option<Result<R, Thrown>>>>;
 
 /// The caller's state until all members have made the call.
