@@ -68,6 +68,9 @@ struct Arguments {
     /// The scope of Coreshard's queue [default: the library's default].
     #[arg(long)]
     scope: Option<Scope>,
+    /// Members of Coreshard's team [default: as many as CPUs].
+    #[arg(long)]
+    members: Option<usize>,
     /// Seeds, one for each simulation.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
@@ -94,17 +97,6 @@ fn median(times: &mut [u64]) -> Option<u64> {
     times.get(times.len() / 2).copied()
 }
 
-fn start(name: Name, machine: &Machine, cpus: &CpuSet, scope: Option<Scope>) -> Arc<dyn Executor> {
-    match name {
-        Name::Coreshard => Arc::new(Coreshard::start(machine, cpus, scope)),
-        Name::Team => Arc::new(OurTeam::start(machine, cpus, scope)),
-        Name::Rayon => Arc::new(Rayon::start(cpus)),
-        Name::Channel => Arc::new(Channel::start(cpus)),
-        Name::Tokio => Arc::new(Tokio::start(cpus)),
-        Name::Floor => Arc::new(Floor::start(cpus)),
-    }
-}
-
 impl Arguments {
     fn machine(&self) -> anyhow::Result<Machine> {
         Ok(if self.machine.ends_with(".toml") {
@@ -112,6 +104,18 @@ impl Arguments {
         } else {
             Machine::named(&self.machine)?
         })
+    }
+
+    fn start(&self, name: Name, machine: &Machine, cpus: &CpuSet) -> Arc<dyn Executor> {
+        let members = self.members.unwrap_or(cpus.len());
+        match name {
+            Name::Coreshard => Arc::new(Coreshard::start(machine, cpus, self.scope)),
+            Name::Team => Arc::new(OurTeam::start(machine, members, self.scope)),
+            Name::Rayon => Arc::new(Rayon::start(cpus)),
+            Name::Channel => Arc::new(Channel::start(cpus)),
+            Name::Tokio => Arc::new(Tokio::start(cpus)),
+            Name::Floor => Arc::new(Floor::start(cpus)),
+        }
     }
 
     /// `None` if the executor cannot run the load.
@@ -126,7 +130,7 @@ impl Arguments {
         for seed in 0..self.seeds {
             let times = Mutex::new(None);
             let program = || {
-                let executor = start(name, machine, cpus, self.scope);
+                let executor = self.start(name, machine, cpus);
                 let measured = executor::time(&executor, load, self.runs + 1);
                 executor.end();
                 Sim::outside(|| {

@@ -53,11 +53,11 @@ pub(crate) struct OurTeam(Mutex<Option<Arc<Team<Sim>>>>);
 
 impl OurTeam {
     /// `None` for the default scope.
-    pub(crate) fn start(machine: &Machine, cpus: &CpuSet, scope: Option<Scope>) -> Self {
+    pub(crate) fn start(machine: &Machine, members: usize, scope: Option<Scope>) -> Self {
         let runtime = Runtime::<Sim>::builder(machine.topology().clone())
             .build()
             .expect("the CPUs are online");
-        let team = runtime.team("scaling").members(cpus.len());
+        let team = runtime.team("scaling").members(members);
         let team = scope.into_iter().fold(team, |team, scope| team.scope(scope));
         Self(Mutex::new(Some(Arc::new(
             team.build().expect("the machine has room for the threads"),

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use clap::Parser as _;
 use coreshard_sim::{Machine, Simulation};
 use coreshard_topology::CpuSet;
 
 use crate::executor;
 use crate::load::Load;
-use crate::{Name, start};
+use crate::{Arguments, Name};
 
 const LOADS: [&str; 7] = [
     "loop:64:1000",
@@ -23,12 +24,13 @@ const LOADS: [&str; 7] = [
 fn each_executor_runs_what_it_can() {
     let machine = Machine::pocket();
     let cpus: CpuSet = machine.topology().online().iter().take(6).collect();
+    let arguments = Arguments::parse_from(["scaling"]);
     let mut ran = 0;
     for name in [Name::Coreshard, Name::Team, Name::Rayon, Name::Channel, Name::Tokio, Name::Floor]
     {
         for load in LOADS.map(|load| load.parse::<Load>().unwrap()) {
             let run = Simulation::new(&machine).run(|| {
-                let executor = start(name, &machine, &cpus, None);
+                let executor = arguments.start(name, &machine, &cpus);
                 let times = executor::time(&executor, load, 2);
                 executor.end();
                 assert_eq!(Arc::strong_count(&executor), 1, "spawners have ended");
