@@ -5,11 +5,14 @@ use std::time::Duration;
 use coreshard::Host;
 use coreshard_bench::Progress;
 use coreshard_sim::Machine as Simulated;
-use coreshard_sim::contend::{Contention, Outside, Pinning, Until, measure, thread_counts};
+use coreshard_sim::contend::{
+    Contention, Copies, Object, Operation, Outside, Pinning, Retry, Step, Until, measure,
+    thread_counts,
+};
 use coreshard_topology::CpuId;
 
 use super::questions::{Answer, Question};
-use crate::common::{Bar, Site, bad_input, bail_input, counted, interrupted, other_load, output};
+use crate::common::{Bar, Site, bail_input, counted, interrupted, other_load, output};
 use crate::replay::time;
 
 /// How long each run takes.
@@ -104,9 +107,27 @@ impl Here {
 /// interrupted.
 fn own_ns(steps: usize, cpus: &[CpuId]) -> anyhow::Result<f64> {
     const TIMES: usize = 5;
-    let loads = vec!["{ load = \"it\" }"; steps].join(", ");
-    let text = format!("outside_ns = 0\nsteps = [{loads}]");
-    let nothing = Contention::from_toml("it", &text).map_err(bad_input)?;
+    let load = Step {
+        operation: Operation::Load,
+        word: (0, 0),
+        retry: Retry::AtOnce,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        inside_ns: 0.0,
+        every: 1,
+    };
+    let nothing = Contention {
+        title: String::new(),
+        objects: vec![Object {
+            words: vec!["it".to_owned()],
+            copies: Copies::One,
+            is_padded: false,
+        }],
+        steps: vec![load; steps],
+        outside: Outside::Ns(0.0),
+        threads: None,
+        pinning: Pinning::Unpinned,
+    };
     let mut least_ns = f64::INFINITY;
     for _ in 0..TIMES {
         let until = Until::Elapsed(RUN_FOR / 10);

@@ -41,7 +41,7 @@ pub(super) struct GuestArgs {
     #[arg(long, value_name = "BYTES", value_parser = memory)]
     memory: Option<u64>,
 
-    /// End the guest after so many seconds
+    /// End the guest after this time, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     time_limit: u64,
 

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 use anyhow::Context as _;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Makes an empty file of so many bytes. Memory is taken as it is touched.
+/// Creates an empty file of this size. Memory is taken as it is touched.
 pub(super) fn new(name: &str, bytes: u64) -> anyhow::Result<File> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC).context("no memory for a file")?;
     let file = File::from(file);

@@ -40,12 +40,12 @@ pub(super) struct Args {
     #[arg(long)]
     marked: bool,
 
-    /// At most so many bytes in the file, 64 MiB at least: when half of them are used, time slices are recorded, first a tenth
-    /// of the time and then less; the guest runs on
+    /// Largest size of the file, at least 64 MiB: when half of it is used, time slices are recorded, first a tenth of the time
+    /// and then less; the guest runs on
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = file_size)]
     max_size: u64,
 
-    /// At most so many bytes of memory for recording, 64 MiB at least; a CPU waits while no more may be used
+    /// Largest memory for recording, at least 64 MiB; a CPU waits while all of it is used
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = recording_memory)]
     max_memory: u64,
 
@@ -282,6 +282,11 @@ fn finish(recorder: Recorder, is_marked: bool, status: u8, ran: Duration) -> any
     lacks.extend((events > 0).then_some(Lack::Events { count: events }));
     lacks.extend((threads > 0).then_some(Lack::Threads { count: threads }));
     lacks.extend(recorder.slices.lack(ran));
+    if is_marked && recorder.raw_bytes == 0 {
+        output::warn(
+            "note: the command made no mark, so nothing was recorded; without --marked, all its time is recorded",
+        );
+    }
     for lack in lacks.iter().filter(|lack| **lack != Lack::Windows) {
         output::warn(&format!("note: the recording lacks {lack}"));
     }

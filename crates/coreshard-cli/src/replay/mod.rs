@@ -163,10 +163,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     options.apart.clone_from(&args.apart);
     let report = replay(&recording, &machine, &options)
         .map_err(|error| bad_input(anyhow!("{}: {error}", input::path(&args.file))))?;
-    if report.apart.as_ref().is_some_and(|its| its.fields == 0) {
+    let unknown = report.apart.iter().flat_map(|its| &its.unknown);
+    let unknown: Vec<_> = unknown.map(|field| input::quoted(field).to_string()).collect();
+    if !unknown.is_empty() {
         bail_input!(
-            "--apart {}: no object of the costliest lines has such a field",
-            args.apart.join(",")
+            "invalid --apart {}: expected fields of objects on the costliest lines",
+            unknown.join(", ")
         );
     }
     if let Some(file) = html {

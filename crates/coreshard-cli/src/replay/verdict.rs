@@ -107,10 +107,14 @@ fn fields(finding: &Finding, most: usize, with_threads: bool) -> String {
     if each.is_empty() { String::new() } else { format!(": {}{rest}", each.join(", ")) }
 }
 
+/// Returns the cause and the remedy, with the predicted gain. Without a gain, there is no remedy.
 fn remedy(finding: &Finding) -> String {
     let gain = match finding.gain {
         Some(gain) if gain >= 1.01 => format!("; {gain:.2} × as fast"),
-        Some(_) => "; no layout gains 1 %".to_owned(),
+        Some(_) => {
+            let cause = finding.summary.split(':').next().unwrap_or_default();
+            return format!("{cause}, but no layout that was tried gains 1 %");
+        }
         // Layouts are not tried here if there are too many accesses.
         None if finding.advice.is_of_layout() && !finding.is_c_library => {
             "; layout --replay predicts the gain".to_owned()

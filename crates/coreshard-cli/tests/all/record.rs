@@ -270,6 +270,20 @@ fn a_replay_begins_with_objects_remedies_gains_and_the_next_command() {
 }
 
 #[test]
+fn each_field_to_separate_that_is_not_found_is_named() {
+    let place = Place::new();
+    let program = place.compile("counters", &[]);
+    assert_eq!(place.record(&program, &[]), Some(7));
+    let replay = ["replay", "it.trace", "--machine", "epyc-9654-2s", "--apart", "done"];
+    let done = place.coreshard().args(replay).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let others = ["--apart", "don", "--apart", "x.done"];
+    let done = place.coreshard().args(replay).args(others).output().unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert!(told.contains("invalid --apart \"don\", \"x.done\": expected fields"), "{told}");
+}
+
+#[test]
 fn the_keys_of_findings_are_documented() {
     let place = Place::new();
     let program = place.compile("counters", &[]);

@@ -30,6 +30,9 @@ pub struct SeparateFields {
     pub mean_before_ns: f64,
     /// The same with the fields on separate lines.
     pub mean_after_ns: f64,
+    /// The paths of [`ReplayOptions::apart`] that no object of the costliest lines has. If there are any, nothing was predicted.
+    #[serde(skip)]
+    pub unknown: Vec<String>,
 }
 
 /// An object, extended to whole lines: its end, and its fields by their offset.
@@ -49,6 +52,7 @@ pub(super) fn separate(
 ) -> Result<SeparateFields, RecordingError> {
     let line_bytes = before.plan.line_bytes;
     let mut objects: BTreeMap<u64, Separated> = BTreeMap::new();
+    let mut unknown: Vec<&String> = options.apart.iter().collect();
     for line in costliest(&before.outcome.lines, MOST_LINES) {
         let on_line = OnLine::of(line, names);
         for (number, row) in line.rows.iter().enumerate() {
@@ -56,6 +60,7 @@ pub(super) fn separate(
             let address = line.address + u64::from(row.offset);
             let field = names.field(&thing, address);
             if thing.is_whole && options.apart.iter().any(|wanted| is_at(&field, wanted)) {
+                unknown.retain(|wanted| !is_at(&field, wanted));
                 let start = thing.start & !(line_bytes - 1);
                 let end = thing.start.saturating_add(thing.bytes).next_multiple_of(line_bytes);
                 let its = objects.entry(start).or_default();
@@ -64,6 +69,10 @@ pub(super) fn separate(
                 *bytes = (*bytes).max(u64::from(row.size_bytes));
             }
         }
+    }
+    if !unknown.is_empty() {
+        let unknown = unknown.into_iter().cloned().collect();
+        return Ok(SeparateFields { unknown, ..SeparateFields::default() });
     }
     let mut moves = Moves::default();
     for (start, its) in &objects {
@@ -91,6 +100,7 @@ pub(super) fn separate(
         cost_after_ns: cost_ns(&after.outcome, is_fresh),
         mean_before_ns: before.outcome.mean_ns(),
         mean_after_ns: after.outcome.mean_ns(),
+        unknown: Vec::new(),
     })
 }
 
