@@ -16,7 +16,7 @@ func main() {
 		go func() {
 			runtime.LockOSThread()
 			defer group.Done()
-			for round := 0; round < 50000; round++ {
+			for round := 0; round < 500000; round++ {
 				counters[worker].hits++
 			}
 		}()

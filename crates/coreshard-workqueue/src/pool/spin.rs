@@ -210,7 +210,7 @@ impl<P: Platform> SpinWait<P> {
 
     /// With the locked intake, the worker can only spin on its own parker. Returns true if a permit is available.
     fn watch_permit(&mut self, parker: &Parker<P>) -> bool {
-        let seen = self.length.watch::<P>(|| parker.has_permit());
+        let seen = P::watch(self.length.looks(), || parker.has_permit());
         self.length.watched(seen);
         seen
     }
