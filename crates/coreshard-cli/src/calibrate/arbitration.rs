@@ -12,14 +12,11 @@ use super::core::Core;
 pub(super) struct Arbitration {
     hold_ns: f64,
     locked_ns: f64,
-    spin_exit_ns: f64,
     reach_ns: f64,
     /// Costs of uncontended lines, which are measured directly.
     fetched: Option<Fetched>,
-    /// Half a ping-pong round trip between the same two CPUs.
-    ping_pong_ns: f64,
     /// The mean factor between measured and simulated operations: for adds and compare-exchange loops, and for ticket
-    /// locks.
+    /// locks, by which nothing is fitted.
     adds_off: f64,
     tickets_off: f64,
 }
@@ -42,7 +39,7 @@ fn apart(measured: &[Contended], simulated: &[Contended], of: impl Fn(&Contended
 
 /// Chooses the parameters. Contended adds and compare-exchange loops distinguish an owner that keeps its line for
 /// several operations (`hold`) from a locked instruction that keeps it longer than its transfer (`locked`). Ticket
-/// locks determine the cost of leaving a loop of loads. Returns `None` without contention.
+/// locks are not fitted, so they show how well the rest predicts. Returns `None` without contention.
 pub(super) fn fit(
     measured: &Calibration,
     one_llc: bool,
@@ -52,13 +49,7 @@ pub(super) fn fit(
         return Ok(None);
     }
     let reach_ns = REACH_NS[usize::from(!one_llc)];
-    let ping_pong = measured.latency.get(1).and_then(|row| row[0]);
-    let first = Arbitration {
-        reach_ns,
-        fetched: measured.fetched,
-        ping_pong_ns: ping_pong.map_or(0.0, |figure| figure.median_ns),
-        ..Arbitration::default()
-    };
+    let first = Arbitration { reach_ns, fetched: measured.fetched, ..Arbitration::default() };
     let holds = NANOSECONDS.into_iter().map(|hold_ns| Arbitration { hold_ns, ..first });
     let locks = NANOSECONDS.into_iter().map(|locked_ns| Arbitration { locked_ns, ..first });
     let mut best = Arbitration { adds_off: f64::INFINITY, ..first };
@@ -68,16 +59,8 @@ pub(super) fn fit(
         let loop_ns = |curve: &Contended| curve.compare_exchange.median_ns;
         tried.adds_off = (adds_off * apart(&measured.contended, &simulated, loop_ns)).sqrt();
         if tried.adds_off < best.adds_off {
-            best = tried;
-        }
-    }
-    let mut best = Arbitration { tickets_off: f64::INFINITY, ..best };
-    for spin_exit_ns in [0.0].into_iter().chain(NANOSECONDS) {
-        let mut tried = Arbitration { spin_exit_ns, ..best };
-        let simulated = simulate(&tried)?;
-        tried.tickets_off =
-            apart(&measured.contended, &simulated, |curve| curve.ticket_lock.median_ns);
-        if tried.tickets_off < best.tickets_off {
+            let ticket_ns = |curve: &Contended| curve.ticket_lock.median_ns;
+            tried.tickets_off = apart(&measured.contended, &simulated, ticket_ns);
             best = tried;
         }
     }
@@ -85,19 +68,10 @@ pub(super) fn fit(
 }
 
 impl Arbitration {
-    /// Returns the cost of an uncontended request beyond the transfer. A ping-pong's owner keeps the line for a while,
-    /// so the two differ.
-    fn fresh_request_ns(&self, fetched: &Fetched) -> f64 {
-        let fetch_ns = (fetched.load.median_ns + fetched.add.median_ns) / 2.0;
-        // A transfer takes part of a ping-pong, however long the owner keeps the line.
-        let transfer_ns = (self.ping_pong_ns - self.hold_ns).max(self.ping_pong_ns / 4.0);
-        (fetch_ns - transfer_ns).max(0.0)
-    }
-
     /// Formats the measurements of uncontended lines.
     fn measured_text(&self) -> String {
         let Some(fetched) = &self.fetched else { return String::new() };
-        let mut text = format!("fresh_request_ns = {:.1}\n", self.fresh_request_ns(fetched));
+        let mut text = String::new();
         if fetched.loads_take_dirty_lines() {
             text.push_str("loads_take_dirty_lines = true\n");
         }
@@ -116,7 +90,7 @@ impl Arbitration {
             return String::new();
         };
         format!(
-            "fresh_request and the keys after it: measured on lines that another CPU has written, per line: load {:.1}, fetch-and-add {:.1}, load and fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
+            "the last keys: measured on lines that another CPU has written, per line: load {:.1}, fetch-and-add {:.1}, load and fetch-and-add {:.1}, stores {:.1}, load of the other one of a pair {:.1} ns (medians of {}); ",
             load.median_ns,
             add.median_ns,
             load_and_add.median_ns,
@@ -133,13 +107,13 @@ impl Arbitration {
 
     /// Formats the table of a machine file, for cores with a cycle of `cycle_ns`.
     pub(super) fn text(&self, core: &Core, cycle_ns: f64) -> String {
-        let Self { hold_ns, locked_ns, spin_exit_ns, reach_ns, adds_off, tickets_off, .. } = self;
+        let Self { hold_ns, locked_ns, reach_ns, adds_off, tickets_off, .. } = self;
         let (measured, source) = (self.measured_text(), self.measured_source());
         let (work_ahead_ns, ahead) = (core.work_ahead_ns(cycle_ns), core.source());
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nspin_exit_ns = {spin_exit_ns}\nreach_ns = {reach_ns}\n{measured}work_ahead_ns = {work_ahead_ns:.1}\nsource = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; spin_exit: fitted to ticket locks, {tickets_off:.2}; reach: from other machines; work_ahead: {ahead}\""
+            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nreach_ns = {reach_ns}\n{measured}work_ahead_ns = {work_ahead_ns:.1}\nsource = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; ticket locks, which were not fitted, within {tickets_off:.2}; reach: from other machines; work_ahead: {ahead}\""
         );
         text
     }
@@ -167,7 +141,7 @@ mod tests {
         let add = |threads: f64| threads * (20.0 + with.locked_ns) / (1.0 + with.hold_ns / 5.0);
         let of = |threads: usize| {
             let add = add(threads as f64);
-            curve(threads, add, 2.0 * add + with.spin_exit_ns)
+            curve(threads, add, 2.0 * add)
         };
         vec![curve(1, 5.0, 9.0), of(2), of(4)]
     }
@@ -179,14 +153,14 @@ mod tests {
     #[test]
     fn the_numbers_are_found_with_which_curves_were_made() {
         let made = [
-            Arbitration { hold_ns: 15.0, spin_exit_ns: 8.0, ..Arbitration::default() },
-            Arbitration { locked_ns: 40.0, spin_exit_ns: 20.0, ..Arbitration::default() },
+            Arbitration { hold_ns: 15.0, ..Arbitration::default() },
+            Arbitration { locked_ns: 40.0, ..Arbitration::default() },
             Arbitration::default(),
         ];
         for made in made {
             let calibration = measured(simulate(&made));
             let found = fit(&calibration, true, |with| Ok(simulate(with))).unwrap().unwrap();
-            let numbers = |of: &Arbitration| (of.hold_ns, of.locked_ns, of.spin_exit_ns);
+            let numbers = |of: &Arbitration| (of.hold_ns, of.locked_ns);
             assert_eq!(numbers(&found), numbers(&made));
             let text = found.text(&Core::default(), 0.4);
             assert!(text.contains("factor of 1.00 on average"), "{text}");
@@ -203,22 +177,12 @@ mod tests {
             load_and_add: figure(77.0),
             store: figure(15.2),
         };
-        let with = Arbitration {
-            hold_ns: 15.0,
-            fetched: Some(fetched),
-            ping_pong_ns: 62.0,
-            ..Arbitration::default()
-        };
+        let with = Arbitration { hold_ns: 15.0, fetched: Some(fetched), ..Arbitration::default() };
         let text = with.text(&Core::default(), 0.4);
-        for line in
-            ["fresh_request_ns = 28.0", "loads_take_dirty_lines = true", "pair_prefetch = true"]
-        {
+        for line in ["loads_take_dirty_lines = true", "pair_prefetch = true"] {
             assert!(text.lines().any(|it| it == line), "{line} in {text}");
         }
         assert_eq!(text.contains("misses_at_once = 5\n"), cfg!(target_arch = "x86_64"), "{text}");
-        // An owner that keeps its line longer than a ping-pong does not change the cost of a request.
-        let kept = Arbitration { hold_ns: 100.0, ..with };
-        assert!((kept.fresh_request_ns(&fetched) - (75.0 - 62.0 / 4.0)).abs() < 0.01);
         // A machine with none of these features.
         let plain = Fetched {
             load_of_pair: figure(70.0),

@@ -118,10 +118,6 @@ pub(crate) struct Arbitration {
     pub(crate) locked: Ps,
     /// The part of a latency that the request takes: a CPU that has waited this long has already spent it.
     pub(crate) request: Ps,
-    /// The additional time of a request that arrives after the line.
-    pub(crate) fresh_request: Ps,
-    /// The cost of leaving a loop of loads, whose predictions the new value refutes.
-    pub(crate) spin_exit: Ps,
     /// The distance at which a requester has half the weight of one at distance zero; 0: first come, first
     /// served.
     pub(crate) reach: Ps,

@@ -209,17 +209,6 @@ impl Memory {
         latency.saturating_sub(self.arbitration.hold + early).max(latency / 4)
     }
 
-    /// Returns the remaining time of a request. A latency is that of a ping-pong, whose request arrives
-    /// before the line.
-    fn request_left(&self) -> Ps {
-        self.arbitration.fresh_request.saturating_sub(self.waited)
-    }
-
-    /// Returns the cost of leaving a loop of loads.
-    pub(crate) const fn spin_exit(&self) -> Ps {
-        self.arbitration.spin_exit
-    }
-
     /// Returns whether a read-modify-write is a load and a store that may fail.
     #[inline]
     pub(crate) const fn has_exclusives(&self) -> bool {
@@ -474,12 +463,6 @@ impl Memory {
             _ => self.arbitration.locked,
         };
         let jitter = self.arbiter.as_mut().map_or(0, Arbiter::jitter);
-        let asks_a_cpu = match was.state {
-            LineState::Untouched => false,
-            LineState::Shared => access != Access::Load,
-            LineState::Exclusive | LineState::AtHome => true,
-        };
-        let way = way + if asks_a_cpu { self.request_left() } else { 0 };
         let way = self.kept.as_mut().map_or(way, |kept| kept.way(way));
         let mut done = start + far + locked + jitter + way;
         if asks_at_once {

@@ -75,8 +75,8 @@ fn splitting_a_counter_helps_and_splitting_it_further_helps_more() {
 fn a_waiter_sees_each_handover_of_a_ticket_lock() {
     let pocket = include_str!("../../src/machine/pocket.toml");
     let machine = format!(
-        "{}\n[costs.arbitration]\nhold_ns = 15\nspin_exit_ns = 28\nreach_ns = 100\n\
-         fresh_request_ns = 22.7\nmisses_at_once = 5\nloads_take_dirty_lines = true\n\
+        "{}\n[costs.arbitration]\nhold_ns = 15\nreach_ns = 100\n\
+         misses_at_once = 5\nloads_take_dirty_lines = true\n\
          source = \"assumed\"\n",
         pocket
             .replace("latency_llc = { ns = 25", "latency_llc = { ns = 69")

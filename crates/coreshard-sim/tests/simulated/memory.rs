@@ -163,28 +163,6 @@ fn a_request_that_nobody_competes_with_takes_as_long_wherever_it_has_its_turn() 
     }
 }
 
-/// A latency is half a round trip of a ping-pong, whose request arrives before the line.
-#[test]
-fn a_request_that_has_not_waited_takes_longer_and_a_ping_pong_as_long_as_it_did() {
-    let add = |lines: &[Line]| {
-        for line in lines {
-            assert_eq!(line.word.fetch_add(1, AcqRel), 1);
-        }
-    };
-    let fresh = "fresh_request_ns = 20\n";
-    for other in [2, 8] {
-        let (one, same) =
-            (after_a_writer("", (0, other), add), after_a_writer(fresh, (0, other), add));
-        assert!((same - one - 20.0).abs() < 0.5, "{one} and {same} ns from CPU {other}");
-    }
-    let ping_pong = |arbitration| {
-        let machine = two_sockets(arbitration);
-        Simulation::new(&machine).run(|| ping_pong_ns(CpuId(0), CpuId(8))).unwrap().value
-    };
-    let (one, same) = (ping_pong(""), ping_pong(fresh));
-    assert!((one - same).abs() < 0.5, "{one} and {same} ns a way");
-}
-
 /// Returns how long an add of the line's owner takes that begins 3 ns after another CPU's add, in
 /// nanoseconds.
 fn owners_add_ns(arbitration: &str) -> u64 {

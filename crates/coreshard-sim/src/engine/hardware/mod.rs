@@ -317,10 +317,6 @@ impl Hardware {
             end = since + self.costs.l1_hit;
         }
         self.now = end + self.costs.compute;
-        // The speculative loads were wrong.
-        if granted.is_some() && access == Access::Load && spins {
-            self.now += self.memory.spin_exit();
-        }
         self.interrupt(self.now - since);
     }
 
