@@ -15,15 +15,36 @@ pub struct Figure {
     pub samples: usize,
 }
 
+/// The CPUs that contend for one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Contenders {
+    /// One CPU of each core, package by package; then the others.
+    #[default]
+    CoresFirst,
+    /// All CPUs of one core.
+    Siblings,
+    /// As many cores of each package, in turn.
+    Packages,
+}
+
 /// CPUs that contend for one word.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contended {
+    /// The choice of the CPUs.
+    #[serde(default)]
+    pub contenders: Contenders,
     /// Threads, each on its own CPU.
     pub threads: usize,
     /// A fetch-and-add, per operation and thread.
     pub add: Figure,
     /// An increment by a compare-exchange loop, per operation and thread.
     pub compare_exchange: Figure,
+    /// The same with a pause after each failed attempt.
+    #[serde(default)]
+    pub paused_exchange: Figure,
+    /// A swap, per operation and thread.
+    #[serde(default)]
+    pub swap: Figure,
     /// A ticket lock around a counter, per operation and thread.
     #[serde(default)]
     pub ticket_lock: Figure,
@@ -49,8 +70,11 @@ pub struct Calibration {
     pub clock_read: Figure,
     /// A load of a line that is in no cache.
     pub memory: Figure,
-    /// Contended operations, for 1 to 64 CPUs as available.
+    /// Contended operations, for one to all CPUs.
     pub contended: Vec<Contended>,
+    /// The time of a computation; `None` if it takes none.
+    #[serde(default)]
+    pub clocks: Option<Clocks>,
     /// A wake-up without a waiter, which is one of the cheapest system calls.
     pub wake_nobody: Figure,
     /// A wait that returns at once, since the word has changed.
@@ -88,6 +112,17 @@ pub struct Calibration {
     /// The variation of costs.
     #[serde(default)]
     pub variation: Option<Variation>,
+}
+
+/// The time of one computation of some milliseconds, three instructions a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// On one CPU, while the others are idle.
+    pub alone: Figure,
+    /// On one CPU of each core at once, relative to that; the ratio of each round, so without a unit.
+    pub cores: Figure,
+    /// On all CPUs at once, relative to one of each core; `None` if cores have one CPU.
+    pub siblings: Option<Figure>,
 }
 
 /// Lines written by the first CPU and fetched by the second in succession, per line.

@@ -20,7 +20,9 @@ mod tuning;
 mod usl;
 
 pub use block::{BlockResults, Direction, JobResult, Latency, LittlesLaw, Percentile, Repeats};
-pub use calibration::{Calibration, Contended, Costs, Fetched, Figure, Variation};
+pub use calibration::{
+    Calibration, Clocks, Contended, Contenders, Costs, Fetched, Figure, Variation,
+};
 pub use comparison::{ComparisonResults, FairnessRow, OperationRow};
 pub use hba::{HbaResults, HbaRow, Interrupts, Published};
 pub use kernel::{KernelMeasurement, KernelResults};

@@ -5,27 +5,29 @@
 //! through the platform; the parts of a wake-up are separated by differences, see [`Calibration::costs`].
 
 mod chains;
+mod clocks;
 mod interruptions;
 mod lines;
 mod measure;
 mod pairs;
+mod places;
 mod samples;
 mod waking;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use coreshard_platform::{AtomicInt, Padded, Platform, SpawnError};
 use coreshard_results::{Calibration, Contended};
-use coreshard_topology::{CpuId, CpuSet};
+use coreshard_topology::{CpuId, CpuSet, Topology};
 
 use crate::progress::Progress;
 pub use chains::item_chains;
 pub use measure::Effort;
 use measure::{cycle, each_ns, on};
 use pairs::Operation;
-use samples::Samples;
+use places::Places;
+use samples::{Contests, Samples};
 
 /// The short operations, on the calling thread.
 struct Short {
@@ -65,16 +67,18 @@ fn ring<P: Platform>(bytes: usize) -> Vec<Padded<P::AtomicU32>> {
     cycle(lines).into_iter().map(|next| Padded::new(P::AtomicU32::new(next))).collect()
 }
 
-/// Measures the machine, on `cpus`. Returns `None` if `progress` ended it.
+/// Measures the machine, on all CPUs of the topology. Returns `None` if `progress` ended it.
 ///
 /// # Errors
 /// If a thread cannot be started on one of them.
 pub fn calibrate<P: Platform>(
-    cpus: &CpuSet,
+    topology: &Topology,
     effort: Effort,
     progress: &mut dyn Progress,
 ) -> Result<Option<Calibration>, SpawnError> {
+    let cpus: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
     let list: Vec<CpuId> = cpus.iter().collect();
+    let places = Places::new(topology);
     let pairs: Vec<(usize, usize)> =
         (0..list.len()).flat_map(|one| (0..one).map(move |other| (one, other))).collect();
     progress.begin(effort.rounds);
@@ -103,7 +107,8 @@ pub fn calibrate<P: Platform>(
         for (pair, into) in pairs.iter().zip(&mut latency) {
             into.push(pairs::ping_pong_ns::<P>(list[pair.0], list[pair.1], repeats)?);
         }
-        contend::<P>(&list, repeats, &mut samples.contended)?;
+        contend::<P>(&places, repeats, &mut samples.contended)?;
+        clocks::measure::<P>(&places, &mut samples.clocks)?;
         if let [one, other, ..] = list[..] {
             lines::measure::<P>(one, other, &mut samples.lines)?;
         }
@@ -120,16 +125,16 @@ pub fn calibrate<P: Platform>(
 /// One round in this many measures time slices, which takes longer than all other measurements.
 const SLICES_EVERY: usize = 5;
 
-/// Measures all operations once, for each number of threads.
+/// Measures all operations once, for each choice of CPUs.
 fn contend<P: Platform>(
-    cpus: &[CpuId],
+    places: &Places,
     repeats: u64,
-    into: &mut BTreeMap<usize, [Vec<f64>; 4]>,
+    into: &mut Contests,
 ) -> Result<(), SpawnError> {
-    for threads in CONTENDERS.into_iter().filter(|threads| *threads <= cpus.len()) {
-        let found = into.entry(threads).or_default();
+    for (contenders, cpus) in places.contests() {
+        let found = into.entry((contenders, cpus.len())).or_default();
         for (operation, into) in Operation::ALL.into_iter().zip(found) {
-            into.push(pairs::contended_ns::<P>(&cpus[..threads], operation, repeats)?);
+            into.push(pairs::contended_ns::<P>(cpus, operation, repeats)?);
         }
     }
     Ok(())
@@ -143,21 +148,21 @@ fn contend<P: Platform>(
 ///
 /// ```
 /// use coreshard_platform::Host;
-/// let cpus = coreshard_topology::Topology::host()?.cpus()[..1].iter().map(|cpu| cpu.id).collect();
-/// let alone = coreshard_bench::contended::<Host>(&cpus, 100)?;
+/// use coreshard_topology::Topology;
+/// let host = Topology::host()?;
+/// let alone = host.restrict(&host.cpus()[..1].iter().map(|cpu| cpu.id).collect())?;
+/// let alone = coreshard_bench::contended::<Host>(&alone, 100)?;
 /// assert_eq!(alone.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn contended<P: Platform>(cpus: &CpuSet, repeats: u64) -> Result<Vec<Contended>, SpawnError> {
-    let list: Vec<CpuId> = cpus.iter().collect();
-    let mut found = BTreeMap::new();
-    contend::<P>(&list, repeats, &mut found)?;
+pub fn contended<P: Platform>(
+    topology: &Topology,
+    repeats: u64,
+) -> Result<Vec<Contended>, SpawnError> {
+    let mut found = Contests::new();
+    contend::<P>(&Places::new(topology), repeats, &mut found)?;
     Ok(samples::curves(found))
 }
-
-/// The numbers of threads that contend for one word, as far as there are CPUs. They match published curves of
-/// other machines.
-const CONTENDERS: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
 
 #[cfg(test)]
 mod tests {
@@ -173,8 +178,9 @@ mod tests {
     fn the_host_is_measured_as_a_whole() {
         let topology = Topology::host().unwrap();
         let usable = Usable::host(&topology).unwrap();
+        let topology = topology.restrict(usable.cpus()).unwrap();
         let effort = Effort { rounds: 2, repeats: 50, memory_bytes: 1 << 16 };
-        let found = calibrate::<Host>(usable.cpus(), effort, &mut Unwatched).unwrap().unwrap();
+        let found = calibrate::<Host>(&topology, effort, &mut Unwatched).unwrap().unwrap();
         assert_eq!(found.cpus.len(), usable.cpus().len());
         assert_eq!(found.latency.len(), found.cpus.len());
         let several = NonZeroUsize::new(found.cpus.len() - 1).is_some();
@@ -182,8 +188,17 @@ mod tests {
         assert!(found.slice.is_none_or(|slice| slice.median_ns > 1e5), "{:?}", found.slice);
         assert_eq!(found.contended.len() > 1, several);
         assert_eq!(found.contended[0].threads, 1);
+        let clocks = found.clocks.unwrap();
+        assert!(clocks.alone.median_ns > 1e5 && clocks.cores.median_ns > 0.1, "{clocks:?}");
         for curve in &found.contended {
-            let figures = [curve.add, curve.compare_exchange, curve.ticket_lock, curve.mutex];
+            let figures = [
+                curve.add,
+                curve.swap,
+                curve.compare_exchange,
+                curve.paused_exchange,
+                curve.ticket_lock,
+                curve.mutex,
+            ];
             assert!(figures.iter().all(|it| it.samples == 2 && it.median_ns > 0.0), "{curve:?}");
         }
         for figure in [found.load, found.atomic, found.wait_refused, found.wake_here, found.spawn] {

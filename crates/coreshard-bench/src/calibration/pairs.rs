@@ -43,7 +43,10 @@ const LOOKS_EVERY: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Add,
+    Swap,
     CompareExchange,
+    /// A compare-exchange loop with a pause after each failed attempt.
+    PausedExchange,
     /// A ticket lock with both words on one line.
     TicketLock,
     /// The platform's lock.
@@ -51,8 +54,14 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Add, Self::CompareExchange, Self::TicketLock, Self::Mutex];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Add,
+        Self::Swap,
+        Self::CompareExchange,
+        Self::PausedExchange,
+        Self::TicketLock,
+        Self::Mutex,
+    ];
 }
 
 /// The contended words, each on its own line.
@@ -80,6 +89,15 @@ impl<P: Platform> Words<P> {
             missing: Padded::new(P::AtomicU32::new(threads as u32)),
             late: Padded::new(P::AtomicU32::new(threads as u32)),
             is_over: Padded::new(P::AtomicU32::new(0)),
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(&self, after_failure: impl Fn()) {
+        let mut seen = self.word.load(Relaxed);
+        while let Err(now) = self.word.compare_exchange(seen, seen + 1, AcqRel, Relaxed) {
+            seen = now;
+            after_failure();
         }
     }
 
@@ -117,12 +135,9 @@ impl<P: Platform> Words<P> {
     fn operate(&self, operation: Operation) {
         match operation {
             Operation::Add => drop(self.word.fetch_add(1, Relaxed)),
-            Operation::CompareExchange => {
-                let mut seen = self.word.load(Relaxed);
-                while let Err(now) = self.word.compare_exchange(seen, seen + 1, AcqRel, Relaxed) {
-                    seen = now;
-                }
-            }
+            Operation::Swap => drop(self.word.swap(1, Relaxed)),
+            Operation::CompareExchange => self.exchange(|| ()),
+            Operation::PausedExchange => self.exchange(P::spin_hint),
             Operation::TicketLock => {
                 let [next, turn] = &*self.ticket;
                 let mine = next.fetch_add(1, Relaxed);

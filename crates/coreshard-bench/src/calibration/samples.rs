@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use coreshard_results::{Calibration, Contended, Fetched, Variation};
+use coreshard_results::{Calibration, Clocks, Contended, Contenders, Fetched, Variation};
 use coreshard_topology::CpuId;
 
 use super::interruptions::Interruptions;
 use super::measure::RESTS_BETWEEN;
+use super::pairs::Operation;
 use crate::spread::figure;
 
 /// The measurements of each round, in nanoseconds.
@@ -17,8 +18,8 @@ pub(super) struct Samples {
     pub(super) spin_hint: Vec<f64>,
     pub(super) clock_read: Vec<f64>,
     pub(super) memory: Vec<f64>,
-    /// By number of threads, then in the order of [`Operation::ALL`](super::pairs::Operation::ALL).
-    pub(super) contended: BTreeMap<usize, [Vec<f64>; 4]>,
+    pub(super) contended: Contests,
+    pub(super) clocks: ClockSamples,
     pub(super) wake_nobody: Vec<f64>,
     pub(super) wait_refused: Vec<f64>,
     pub(super) wake_here: Vec<f64>,
@@ -38,6 +39,17 @@ pub(super) struct Samples {
     call_factors: Vec<f64>,
     exit_factors: Vec<f64>,
     pub(super) interruptions: Vec<Interruptions>,
+}
+
+/// By CPUs and their number, then in the order of [`Operation::ALL`].
+pub(super) type Contests = BTreeMap<(Contenders, usize), [Vec<f64>; Operation::ALL.len()]>;
+
+/// How long a computation took alone, and the ratios of [`Clocks`].
+#[derive(Default)]
+pub(super) struct ClockSamples {
+    pub(super) alone: Vec<f64>,
+    pub(super) cores: Vec<f64>,
+    pub(super) siblings: Vec<f64>,
 }
 
 /// Lines that another CPU had written, fetched one after the other: time per line.
@@ -128,6 +140,7 @@ impl Samples {
             clock_read: figure(self.clock_read),
             memory: figure(self.memory),
             contended: curves(self.contended),
+            clocks: self.clocks.figures(),
             wake_nobody: figure(self.wake_nobody),
             wait_refused: figure(self.wait_refused),
             wake_here: figure(self.wake_here),
@@ -159,11 +172,29 @@ impl LineSamples {
     }
 }
 
-/// Returns the contended operations by number of threads.
-pub(super) fn curves(of: BTreeMap<usize, [Vec<f64>; 4]>) -> Vec<Contended> {
-    let each = of.into_iter().map(|(threads, samples)| {
-        let [add, compare_exchange, ticket_lock, mutex] = samples.map(figure);
-        Contended { threads, add, compare_exchange, ticket_lock, mutex }
+impl ClockSamples {
+    fn figures(self) -> Option<Clocks> {
+        let some = |samples: Vec<f64>| (!samples.is_empty()).then(|| figure(samples));
+        let siblings = some(self.siblings);
+        Some(Clocks { alone: some(self.alone)?, cores: some(self.cores)?, siblings })
+    }
+}
+
+/// Returns the contended operations by the CPUs' choice and number.
+pub(super) fn curves(of: Contests) -> Vec<Contended> {
+    let each = of.into_iter().map(|((contenders, threads), samples)| {
+        let [add, swap, compare_exchange, paused_exchange, ticket_lock, mutex] =
+            samples.map(figure);
+        Contended {
+            contenders,
+            threads,
+            add,
+            compare_exchange,
+            paused_exchange,
+            swap,
+            ticket_lock,
+            mutex,
+        }
     });
     each.collect()
 }

@@ -3,68 +3,180 @@
 
 use std::fmt::Write as _;
 
-use coreshard_results::{Calibration, Contended, Fetched};
+use coreshard_results::{Calibration, Contended, Fetched, Figure};
 
 use super::core::Core;
 
-/// The values of `[costs.arbitration]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The fitted keys of `[costs.arbitration]`.
+pub(super) const KEYS: [&str; 5] =
+    ["hold_ns", "locked_ns", "request_ns", "reach_ns", "far_atomic_ns"];
+const HOLD: usize = 0;
+const LOCKED: usize = 1;
+const REQUEST: usize = 2;
+const REACH: usize = 3;
+const FAR_ATOMIC: usize = 4;
+
+/// The values of [`KEYS`].
+pub(super) type Numbers = [f64; KEYS.len()];
+
+/// Values of each key. They are close together where they are small.
+const NANOSECONDS: [f64; 15] =
+    [0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 28.0, 40.0, 55.0, 75.0, 100.0];
+const REACHES: [f64; 6] = [10.0, 20.0, 40.0, 100.0, 300.0, 1_000.0];
+
+/// Keys that partly replace each other, so that they are tried together.
+const TOGETHER: [[usize; 2]; 4] =
+    [[HOLD, LOCKED], [LOCKED, REQUEST], [HOLD, REACH], [LOCKED, FAR_ATOMIC]];
+
+/// The most times that all keys are tried, each time beside the values found before.
+const MOST_TURNS: usize = 3;
+
+/// What the CPUs can tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Whether some CPUs are farther from each other than others.
+    pub(super) has_distances: bool,
+    /// Whether atomic operations may be executed by a line's home.
+    pub(super) has_far_atomics: bool,
+    /// The shortest way of a line between two CPUs.
+    pub(super) nearest_ns: f64,
+}
+
+/// The values of `[costs.arbitration]`, and how certain they are.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Arbitration {
-    hold_ns: f64,
-    locked_ns: f64,
-    reach_ns: f64,
+    pub(super) numbers: Numbers,
+    /// By key: the least and the most value that fit almost as well; `None` if contention does not tell it.
+    ranges: [Option<(f64, f64)>; KEYS.len()],
     /// Costs of uncontended lines, which are measured directly.
     fetched: Option<Fetched>,
-    /// The mean factor between measured and simulated operations: for adds and compare-exchange loops, and for ticket
-    /// locks, by which nothing is fitted.
-    adds_off: f64,
+    /// The mean factor between measured and simulated operations, and between two medians.
+    off: f64,
+    noise: f64,
+    /// The mean factor of ticket locks, by which nothing is fitted.
     tickets_off: f64,
 }
 
-/// All are tried. They are close together at small values.
-const NANOSECONDS: [f64; 14] =
-    [1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 11.0, 15.0, 20.0, 28.0, 40.0, 55.0, 75.0, 100.0];
-
-/// Requesters beyond this distance get a smaller share. Any value works if all are equally near; otherwise it is taken
-/// from other machines.
-const REACH_NS: [f64; 2] = [100.0, 20.0];
-
-/// Returns the mean factor between two curves, from two threads on: 1 if they are equal.
-fn apart(measured: &[Contended], simulated: &[Contended], of: impl Fn(&Contended) -> f64) -> f64 {
-    let contended = measured.iter().zip(simulated).filter(|(one, _)| one.threads > 1);
-    let logs: Vec<f64> =
-        contended.map(|(one, other)| (of(one).max(0.1) / of(other).max(0.1)).ln().abs()).collect();
-    (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+/// Returns the operations by which the numbers are fitted.
+const fn fitted(curve: &Contended) -> [Figure; 4] {
+    [curve.add, curve.swap, curve.compare_exchange, curve.paused_exchange]
 }
 
-/// Chooses the parameters. Contended adds and compare-exchange loops distinguish an owner that keeps its line for
-/// several operations (`hold`) from a locked instruction that keeps it longer than its transfer (`locked`). Ticket
-/// locks are not fitted, so they show how well the rest predicts. Returns `None` without contention.
+/// Returns the mean factor between two curves, from two threads on: 1 if they are equal.
+fn apart<const N: usize>(
+    measured: &[Contended],
+    simulated: &[Contended],
+    of: impl Fn(&Contended) -> [Figure; N],
+) -> f64 {
+    let contended = measured.iter().zip(simulated).filter(|(one, _)| one.threads > 1);
+    let both = contended.flat_map(|(one, other)| of(one).into_iter().zip(of(other)));
+    let ns = |figure: Figure| figure.median_ns.max(0.1);
+    mean_factor(both.map(|(one, other)| (ns(one) / ns(other)).ln().abs()))
+}
+
+/// Returns the mean factor by which the measured medians are uncertain.
+fn noise(measured: &[Contended]) -> f64 {
+    let contended = measured.iter().filter(|curve| curve.threads > 1);
+    mean_factor(contended.flat_map(fitted).map(|figure| {
+        let range = (figure.max_ns.max(0.1) / figure.min_ns.max(0.1)).ln();
+        // The range of that many samples is some four of their deviations, and a median's is less by the root of their number.
+        range.max(0.0) / 4.0 / (figure.samples.max(1) as f64).sqrt()
+    }))
+}
+
+fn mean_factor(logs: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = logs.fold((0.0, 0), |(sum, count), log| (sum + log, count + 1));
+    (sum / f64::from(count.max(1))).exp()
+}
+
+/// All values that were tried, with the mean factor of each.
+type Tried = Vec<(Numbers, f64)>;
+
+/// Chooses the parameters: those with which simulated adds, swaps and compare-exchange loops come closest to the measured
+/// ones. Ticket locks are not fitted, so they show how well the rest predicts. Returns `None` without contention.
 pub(super) fn fit(
     measured: &Calibration,
-    one_llc: bool,
-    mut simulate: impl FnMut(&Arbitration) -> anyhow::Result<Vec<Contended>>,
+    shape: Shape,
+    mut simulate: impl FnMut(&[Arbitration]) -> anyhow::Result<Vec<Vec<Contended>>>,
 ) -> anyhow::Result<Option<Arbitration>> {
-    if measured.contended.iter().all(|curve| curve.threads < 2) {
+    let most = measured.contended.iter().map(|curve| curve.threads).max().unwrap_or(0);
+    if most < 2 {
         return Ok(None);
     }
-    let reach_ns = REACH_NS[usize::from(!one_llc)];
-    let first = Arbitration { reach_ns, fetched: measured.fetched, ..Arbitration::default() };
-    let holds = NANOSECONDS.into_iter().map(|hold_ns| Arbitration { hold_ns, ..first });
-    let locks = NANOSECONDS.into_iter().map(|locked_ns| Arbitration { locked_ns, ..first });
-    let mut best = Arbitration { adds_off: f64::INFINITY, ..first };
-    for mut tried in [first].into_iter().chain(holds).chain(locks) {
-        let simulated = simulate(&tried)?;
-        let adds_off = apart(&measured.contended, &simulated, |curve| curve.add.median_ns);
-        let loop_ns = |curve: &Contended| curve.compare_exchange.median_ns;
-        tried.adds_off = (adds_off * apart(&measured.contended, &simulated, loop_ns)).sqrt();
-        if tried.adds_off < best.adds_off {
-            let ticket_ns = |curve: &Contended| curve.ticket_lock.median_ns;
-            tried.tickets_off = apart(&measured.contended, &simulated, ticket_ns);
-            best = tried;
+    let values = |key: usize| -> Vec<f64> {
+        match key {
+            HOLD | LOCKED => NANOSECONDS.to_vec(),
+            // With two CPUs, no requester waits for another one's turn.
+            REQUEST if most > 2 => {
+                NANOSECONDS.into_iter().filter(|ns| *ns <= shape.nearest_ns).collect()
+            }
+            REACH if most > 2 && shape.has_distances => REACHES.to_vec(),
+            FAR_ATOMIC if shape.has_far_atomics => NANOSECONDS.to_vec(),
+            _ => Vec::new(),
+        }
+    };
+    let mut of = |all: &[Numbers]| -> anyhow::Result<Vec<f64>> {
+        let with = |numbers: &Numbers| Arbitration {
+            numbers: *numbers,
+            fetched: measured.fetched,
+            ..Arbitration::default()
+        };
+        let simulated = simulate(&all.iter().map(with).collect::<Vec<_>>())?;
+        Ok(simulated.iter().map(|curves| apart(&measured.contended, curves, fitted)).collect())
+    };
+    let mut numbers = Numbers::default();
+    // Any value means the same if all are equally near.
+    numbers[REACH] = if shape.has_distances { 20.0 } else { 100.0 };
+    let mut tried: Tried = vec![(numbers, of(&[numbers])?[0])];
+    for _ in 0..MOST_TURNS {
+        let before = best(&tried).0;
+        for pair in TOGETHER {
+            let [one, other] = pair.map(values);
+            let from = best(&tried).0;
+            let or_that = |values: Vec<f64>, key: usize| {
+                if values.is_empty() { vec![from[key]] } else { values }
+            };
+            let (one, other) = (or_that(one, pair[0]), or_that(other, pair[1]));
+            let each = one.iter().flat_map(|one| other.iter().map(move |other| (*one, *other)));
+            let mut all: Vec<Numbers> = each
+                .map(|(one, other)| {
+                    let mut numbers = from;
+                    (numbers[pair[0]], numbers[pair[1]]) = (one, other);
+                    numbers
+                })
+                .collect();
+            all.retain(|numbers| !tried.iter().any(|(known, _)| known == numbers));
+            tried.extend(all.iter().copied().zip(of(&all)?));
+        }
+        if best(&tried).0 == before {
+            break;
         }
     }
-    Ok(Some(best))
+    let (numbers, off) = best(&tried);
+    let noise = noise(&measured.contended);
+    let mut found =
+        Arbitration { numbers, off, noise, fetched: measured.fetched, ..Arbitration::default() };
+    for key in 0..KEYS.len() {
+        found.ranges[key] =
+            (values(key).len() > 1).then(|| range(&tried, key, off * noise.max(LEAST_NOISE)));
+    }
+    let curves = simulate(std::slice::from_ref(&found))?.remove(0);
+    found.tickets_off = apart(&measured.contended, &curves, |curve| [curve.ticket_lock]);
+    Ok(Some(found))
+}
+
+/// Simulations with other seeds differ about this much.
+const LEAST_NOISE: f64 = 1.01;
+
+fn best(tried: &Tried) -> (Numbers, f64) {
+    let least = tried.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    *least.expect("the first values were tried")
+}
+
+/// Returns the least and the most value of a key with which some values of the others fit within this factor.
+fn range(tried: &Tried, key: usize, within: f64) -> (f64, f64) {
+    let close = tried.iter().filter(|(_, off)| *off <= within).map(|(numbers, _)| numbers[key]);
+    close.fold((f64::INFINITY, 0.0), |(least, most), it| (least.min(it), most.max(it)))
 }
 
 impl Arbitration {
@@ -102,48 +214,92 @@ impl Arbitration {
 
     /// Returns the larger mean factor between measured and simulated operations.
     pub(super) fn off(&self) -> f64 {
-        self.adds_off.max(self.tickets_off)
+        self.off.max(self.tickets_off)
+    }
+
+    /// Returns true if each number lies in its range, or equals the value that was not fitted.
+    #[cfg(test)]
+    pub(super) fn admits(&self, numbers: &Numbers) -> bool {
+        let each = self.ranges.iter().zip(self.numbers).zip(numbers);
+        each.into_iter().all(|((range, own), number)| {
+            let (least, most) = range.unwrap_or((own, own));
+            (least..=most).contains(number)
+        })
+    }
+
+    /// Formats the fitted keys, each with its range.
+    fn fitted_text(&self) -> String {
+        let mut text = String::new();
+        for ((key, number), range) in KEYS.into_iter().zip(self.numbers).zip(self.ranges) {
+            let _ = match (range, key) {
+                (Some((least, most)), _) if least == most => {
+                    writeln!(text, "{key} = {number} # measured")
+                }
+                (Some((least, most)), _) => {
+                    writeln!(text, "{key} = {number} # measured: {least} to {most}")
+                }
+                (None, "reach_ns") => writeln!(
+                    text,
+                    "{key} = {number} # not measured: it acts if CPUs are at several distances"
+                ),
+                (None, "request_ns") if number == 0.0 => {
+                    writeln!(text, "# {key} is not measured: it acts from three CPUs on")
+                }
+                (None, _) if number == 0.0 => Ok(()),
+                (None, _) => writeln!(text, "{key} = {number}"),
+            };
+        }
+        text
     }
 
     /// Formats the table of a machine file, for cores with a cycle of `cycle_ns`.
     pub(super) fn text(&self, core: &Core, cycle_ns: f64) -> String {
-        let Self { hold_ns, locked_ns, reach_ns, adds_off, tickets_off, .. } = self;
+        let Self { off, noise, tickets_off, .. } = self;
+        let fitted = self.fitted_text();
         let (measured, source) = (self.measured_text(), self.measured_source());
         let (work_ahead_ns, ahead) = (core.work_ahead_ns(cycle_ns), core.source());
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "\n[costs.arbitration]\nhold_ns = {hold_ns}\nlocked_ns = {locked_ns}\nreach_ns = {reach_ns}\n{measured}work_ahead_ns = {work_ahead_ns:.1}\nsource = \"{source}hold and locked: fitted to contended adds and compare-exchange loops measured here, within a factor of {adds_off:.2} on average; ticket locks, which were not fitted, within {tickets_off:.2}; reach: from other machines; work_ahead: {ahead}\""
-        );
-        text
+        format!(
+            "\n[costs.arbitration]\n{fitted}{measured}work_ahead_ns = {work_ahead_ns:.1}\nsource = \"{source}the keys with a range: fitted to contended adds, swaps and compare-exchange loops measured here, within a factor of {off:.2} on average; values of the range fit as well, as medians are known within a factor of {noise:.2}; ticket locks, which were not fitted, within {tickets_off:.2}; work_ahead: {ahead}\"\n"
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use coreshard_results::{Calibration, Figure};
+    use coreshard_results::Calibration;
 
     use super::*;
 
-    fn curve(threads: usize, add_ns: f64, ticket_ns: f64) -> Contended {
-        let figure = |median_ns| Figure { median_ns, ..Figure::default() };
+    const FOUR_CPUS: Shape =
+        Shape { has_distances: false, has_far_atomics: false, nearest_ns: 50.0 };
+
+    fn curve(threads: usize, add_ns: f64, loop_ns: f64) -> Contended {
+        let figure =
+            |median_ns: f64| Figure { median_ns, min_ns: median_ns, max_ns: median_ns, samples: 1 };
         Contended {
             threads,
             add: figure(add_ns),
-            compare_exchange: figure(add_ns),
-            ticket_lock: figure(ticket_ns),
-            mutex: figure(ticket_ns),
+            swap: figure(add_ns),
+            compare_exchange: figure(loop_ns),
+            paused_exchange: figure(loop_ns),
+            ticket_lock: figure(2.0 * add_ns),
+            ..Contended::default()
         }
     }
 
-    /// A machine whose adds slow down with `locked` and speed up with `hold`.
+    /// A machine whose operations slow down with `locked`, and speed up with `hold`; loops differ.
     fn simulate(with: &Arbitration) -> Vec<Contended> {
-        let add = |threads: f64| threads * (20.0 + with.locked_ns) / (1.0 + with.hold_ns / 5.0);
+        let [hold_ns, locked_ns, request_ns, ..] = with.numbers;
         let of = |threads: usize| {
-            let add = add(threads as f64);
-            curve(threads, add, 2.0 * add)
+            let early_ns = if threads > 2 { request_ns } else { 0.0 };
+            let turn_ns = threads as f64 * (60.0 + locked_ns - early_ns);
+            curve(threads, turn_ns / (1.0 + hold_ns / 5.0), turn_ns / (1.0 + hold_ns / 50.0))
         };
         vec![curve(1, 5.0, 9.0), of(2), of(4)]
+    }
+
+    fn simulate_all(all: &[Arbitration]) -> anyhow::Result<Vec<Vec<Contended>>> {
+        Ok(all.iter().map(simulate).collect())
     }
 
     fn measured(contended: Vec<Contended>) -> Calibration {
@@ -152,19 +308,57 @@ mod tests {
 
     #[test]
     fn the_numbers_are_found_with_which_curves_were_made() {
-        let made = [
-            Arbitration { hold_ns: 15.0, ..Arbitration::default() },
-            Arbitration { locked_ns: 40.0, ..Arbitration::default() },
-            Arbitration::default(),
-        ];
-        for made in made {
+        for numbers in [
+            [15.0, 0.0, 0.0, 100.0, 0.0],
+            [0.0, 40.0, 28.0, 100.0, 0.0],
+            [8.0, 20.0, 3.0, 100.0, 0.0],
+            [0.0, 0.0, 0.0, 100.0, 0.0],
+        ] {
+            let made = Arbitration { numbers, ..Arbitration::default() };
             let calibration = measured(simulate(&made));
-            let found = fit(&calibration, true, |with| Ok(simulate(with))).unwrap().unwrap();
-            let numbers = |of: &Arbitration| (of.hold_ns, of.locked_ns);
-            assert_eq!(numbers(&found), numbers(&made));
+            let found = fit(&calibration, FOUR_CPUS, simulate_all).unwrap().unwrap();
+            assert_eq!(found.numbers, numbers);
             let text = found.text(&Core::default(), 0.4);
             assert!(text.contains("factor of 1.00 on average"), "{text}");
+            assert!(text.contains("reach_ns = 100 # not measured"), "{text}");
         }
+    }
+
+    #[test]
+    fn values_that_fit_as_well_are_in_the_range() {
+        let made = Arbitration { numbers: [0.0, 28.0, 0.0, 100.0, 0.0], ..Arbitration::default() };
+        let mut calibration = measured(simulate(&made));
+        let fit =
+            |calibration: &Calibration| fit(calibration, FOUR_CPUS, simulate_all).unwrap().unwrap();
+        let (least, most) = fit(&calibration).ranges[LOCKED].unwrap();
+        assert!(least >= 20.0 && most <= 40.0, "{least} to {most}");
+        for curve in &mut calibration.contended {
+            for of in [
+                &mut curve.add,
+                &mut curve.swap,
+                &mut curve.compare_exchange,
+                &mut curve.paused_exchange,
+            ] {
+                (of.min_ns, of.max_ns) = (of.median_ns / 3.0, of.median_ns * 3.0);
+            }
+        }
+        let (wide_least, wide_most) = fit(&calibration).ranges[LOCKED].unwrap();
+        assert!(wide_least < least && wide_most > most, "{wide_least} to {wide_most}");
+    }
+
+    #[test]
+    fn two_cpus_do_not_tell_how_early_a_request_is() {
+        let made = Arbitration { numbers: [15.0, 0.0, 0.0, 100.0, 0.0], ..Arbitration::default() };
+        let mut calibration = measured(simulate(&made));
+        calibration.contended.pop();
+        let two =
+            |all: &[Arbitration]| Ok(all.iter().map(|with| simulate(with)[..2].to_vec()).collect());
+        let text = fit(&calibration, FOUR_CPUS, two).unwrap().unwrap().text(&Core::default(), 0.4);
+        assert!(
+            text.contains("# request_ns is not measured: it acts from three CPUs on\n"),
+            "{text}"
+        );
+        assert!(!text.contains("\nrequest_ns"), "{text}");
     }
 
     #[test]
@@ -177,7 +371,7 @@ mod tests {
             load_and_add: figure(77.0),
             store: figure(15.2),
         };
-        let with = Arbitration { hold_ns: 15.0, fetched: Some(fetched), ..Arbitration::default() };
+        let with = Arbitration { fetched: Some(fetched), ..Arbitration::default() };
         let text = with.text(&Core::default(), 0.4);
         for line in ["loads_take_dirty_lines = true", "pair_prefetch = true"] {
             assert!(text.lines().any(|it| it == line), "{line} in {text}");
@@ -199,7 +393,7 @@ mod tests {
     #[test]
     fn one_cpu_has_nothing_to_arbitrate() {
         let calibration = measured(vec![curve(1, 5.0, 9.0)]);
-        let none = fit(&calibration, true, |_| unreachable!("nobody contends"));
+        let none = fit(&calibration, FOUR_CPUS, |_| unreachable!("nobody contends"));
         assert_eq!(none.unwrap(), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use coreshard::Topology;
-use coreshard_results::{Calibration, Figure, Variation};
+use coreshard_results::{Calibration, Clocks, Figure, Variation};
 use coreshard_topology::input;
 
 use super::arbitration::Arbitration;
@@ -45,7 +45,7 @@ impl Text {
         self.cost(key, ns, &source(figure, what));
     }
 
-    fn memory(&mut self, topology: &Topology, measured: &Calibration, compute: Option<Compute>) {
+    fn memory(&mut self, measured: &Calibration, compute: Option<Compute>) {
         let (cycle_ns, cycle_source) = cycle(measured);
         self.cost("cycle", cycle_ns, &cycle_source);
         let load = measured.load.median_ns.max(0.01);
@@ -62,10 +62,6 @@ impl Text {
         self.cost("shared_read", 3.0, assumed);
         let memory_ns = measured.memory.median_ns;
         self.measured("memory_local", memory_ns, measured.memory, "a random walk through 128 MiB");
-        if topology.nodes() > 1 {
-            let assumed = "assumed: about twice memory_local, as published for two-socket servers";
-            self.cost("memory_remote", 2.0 * memory_ns, assumed);
-        }
     }
 
     fn calls(&mut self, measured: &Calibration) {
@@ -86,7 +82,6 @@ impl Text {
         let there = measured.wake_there.unwrap_or(measured.wake_here);
         let what = "futex wake-ups on an idle CPU, minus those on a busy one";
         self.measured("ipi_send", costs.ipi_send_ns, there, what);
-        self.cost("ipi_latency", 0.0, "measured together with the exit from idle states");
         let what = "two threads that yield to each other, minus a system call";
         self.measured("context_switch", costs.context_switch_ns, measured.context_switch, what);
         if let Some(timer) = measured.timer {
@@ -95,12 +90,9 @@ impl Text {
         }
         let what = "thread starts, minus a wake-up";
         self.measured("thread_create", costs.thread_create_ns, measured.spawn, what);
-        match measured.slice {
-            Some(slice) => {
-                let what = "time slices of two threads that compute on one CPU";
-                self.measured("slice", slice.median_ns, slice, what);
-            }
-            None => self.cost("slice", 3e6, "assumed: no time slices were measured"),
+        if let Some(slice) = measured.slice {
+            let what = "time slices of two threads that compute on one CPU";
+            self.measured("slice", slice.median_ns, slice, what);
         }
     }
 
@@ -158,13 +150,16 @@ pub(super) fn write(
     text.line("synthetic", &quoted(synthetic));
     text.line("source", "[\"coreshard calibrate, on the machine itself\"]");
     text.0 += "\n[costs]\nline_bytes = 64\n";
-    text.memory(topology, measured, compute);
+    text.memory(measured, compute);
     text.calls(measured);
     text.latencies(measured);
     text.idle_states(measured);
     let Text(mut text) = text;
     if let Some(arbitration) = arbitration {
         text += &arbitration.text(&Core::host(), cycle(measured).0);
+    }
+    if let Some(clocks) = &measured.clocks {
+        text += &cores(clocks);
     }
     // Values fitted by simulation are the same each time.
     if let Some(variation) = &measured.variation
@@ -193,6 +188,28 @@ fn varying(variation: &Variation) -> String {
     let for_ns = interrupted_for_ns.min(every_ns / 2.0);
     format!(
         "\n[costs.variation]\ncalls = [{calls}]\nexits = [{exits}]\ninterrupted_every_ns = {every_ns:.0}\ninterrupted_for_ns = {for_ns:.0}\nsource = \"measured: {samples} calls that wake a thread, relative to the median of their round, at 5, 25, 50, 75, 95 and 99 %, and the same for wake-up latencies; {interruptions} gaps of more than 2 µs between clock readings\"\n"
+    )
+}
+
+/// Formats how fast cores compute while others do.
+fn cores(clocks: &Clocks) -> String {
+    let Clocks { alone, cores, siblings } = clocks;
+    // A ratio of times, and its inverse is one of speeds.
+    let line = |key: &str, times: &Figure| {
+        let speed = |times: f64| (1.0 / times.max(0.1)).clamp(0.1, 1.0);
+        format!(
+            "{key} = {:.2} # measured: {:.2} to {:.2}\n",
+            speed(times.median_ns),
+            speed(times.max_ns),
+            speed(times.min_ns)
+        )
+    };
+    let smt = siblings.as_ref().map(|times| line("smt_share", times)).unwrap_or_default();
+    format!(
+        "\n[costs.cores]\n{}{smt}source = \"measured: a computation of {:.1} ms, three instructions a cycle, on one CPU of each core at once, and on all CPUs; medians of {} rounds\"\n",
+        line("all_core_clock", cores),
+        alone.median_ns / 1e6,
+        alone.samples
     )
 }
 
