@@ -12,6 +12,7 @@ use coreshard_sim::contend::{
 use coreshard_topology::CpuId;
 
 use super::questions::{Answer, Question};
+use super::report::announce;
 use crate::common::{Bar, Site, bail_input, counted, interrupted, other_load, output};
 use crate::replay::time;
 
@@ -77,6 +78,7 @@ impl Here {
     pub(super) fn ask(&self, questions: &[Question<'_>]) -> anyhow::Result<Vec<Answer>> {
         let mut bar = Bar::new()?;
         bar.begin(RUNS * questions.len());
+        announce(RUN_FOR * (RUNS * questions.len()) as u32);
         let mut runs = vec![Vec::new(); questions.len()];
         for _ in 0..RUNS {
             for (runs, question) in runs.iter_mut().zip(questions) {

@@ -1,9 +1,31 @@
 //! The results of `coreshard contend`.
 
+use std::time::Duration;
+
 use coreshard_sim::contend::{Contention, turning_point};
 use serde::Serialize;
 
-use crate::common::counted;
+use crate::common::{counted, output};
+
+/// Runs that take longer are announced.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Says on standard error how long the runs will take, if that is long.
+pub(super) fn announce(expected: Duration) {
+    if let Some(note) = announcement(expected) {
+        output::warn(&note);
+    }
+}
+
+fn announcement(expected: Duration) -> Option<String> {
+    let seconds = expected.as_secs();
+    let much = match seconds {
+        0..120 => format!("{seconds} s"),
+        _ => format!("{} minutes", seconds.div_ceil(60)),
+    };
+    (expected > LONG)
+        .then(|| format!("note: this takes about {much}; fewer numbers of threads take less"))
+}
 
 /// All results, as in `--json`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -201,6 +223,14 @@ mod tests {
 
     fn figure(per_sec: f64) -> Figure {
         Figure { per_sec, per_sec_low: per_sec, per_sec_high: per_sec, steps_ns: 1.0 }
+    }
+
+    #[test]
+    fn long_runs_are_announced() {
+        assert_eq!(announcement(Duration::from_secs(4)), None);
+        let note = announcement(Duration::from_secs(90)).unwrap();
+        assert!(note.starts_with("note: this takes about 90 s;"), "{note}");
+        assert!(announcement(Duration::from_secs(400)).unwrap().contains("about 7 minutes"));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The answers of the simulator and of the queueing model.
 
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
 use coreshard_sim::contend::queueing::predict;
 use coreshard_sim::contend::{Measured, simulate};
 use coreshard_sim::{Machine, Simulation};
 
 use super::questions::{Answer, Question};
-use super::report::Figure;
+use super::report::{Figure, announce};
 use crate::common::{each_with_each_seed, interrupted, stoppable, unless_stopped};
 
 /// A simulated machine, and the models to ask.
@@ -46,6 +50,15 @@ impl Simulated<'_> {
             let Question { contention, threads, outside_ns, .. } = *question;
             unless_stopped(simulate(contention, &simulation, threads, outside_ns))
         };
+        if let Some(longest) = questions.iter().max_by_key(|question| question.threads)
+            && questions.len() > 1
+        {
+            let start = Instant::now();
+            let _ = run(longest, self.seeds[0]);
+            let jobs = questions.len() * self.seeds.len();
+            let at_once = available_parallelism().map_or(1, NonZeroUsize::get).min(jobs);
+            announce(start.elapsed().mul_f64(jobs as f64 / at_once as f64));
+        }
         let Some(runs) = each_with_each_seed(questions, &self.seeds, run)? else {
             return Err(interrupted("interrupted: nothing is reported"));
         };
