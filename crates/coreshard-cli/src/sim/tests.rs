@@ -115,5 +115,5 @@ fn the_line_names_its_machine_for_a_shell() {
 /// Runs all programs: which of them hit the bug depends on timing.
 #[test]
 fn the_line_that_a_sweep_prints_brings_it_about_again() {
-    is_replayed_by_its_line("coreshard sim search --kth wait --up-to 10 --rounds 2");
+    is_replayed_by_its_line("coreshard sim search --kth wait --up-to 10 --rounds 3");
 }

@@ -162,7 +162,6 @@ impl<'a> Network<'a> {
             })
             .collect();
         let slowdown = machine.slowdown(used);
-        let (ipi_send, _) = costs.interrupt();
         Self {
             contention,
             groups,
@@ -172,7 +171,7 @@ impl<'a> Network<'a> {
             shared_read_ns: ns(costs.shared_read),
             far_atomic_ns: ns(costs.arbitration.map_or(0, |its| its.far_atomic)),
             hint_ns: ns(costs.spin_hint),
-            wake_ns: ns(costs.syscall + costs.futex + costs.wake + ipi_send),
+            wake_ns: ns(costs.syscall + costs.futex + costs.wake + costs.ipi_send),
         }
     }
 

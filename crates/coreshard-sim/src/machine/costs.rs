@@ -27,7 +27,7 @@ macro_rules! costs {
             pub(crate) idle: Vec<IdleState>,
             /// How contended lines change hands; `None`: first come, first served.
             pub(crate) arbitration: Option<Arbitration>,
-            /// The details of waking and switching threads; `None`: a coarse model.
+            /// The details of Linux's wake-ups; `None`: `wake` is all of them.
             pub(crate) scheduler: Option<SchedulerCosts>,
             /// By how much costs vary, and how often CPUs are interrupted; `None`: costs are constant.
             pub(crate) variation: Option<Variation>,
@@ -45,7 +45,7 @@ macro_rules! costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Always,
-    /// Never; 0 if it is not given.
+    /// Never. 0 if it is not given, or derived from other keys.
     Never,
     /// If cores have several CPUs.
     Smt,
@@ -53,8 +53,6 @@ pub(super) enum Need {
     SeveralLlcs,
     /// If there are several packages.
     SeveralPackages,
-    /// If there are several nodes.
-    SeveralNodes,
 }
 
 costs! {
@@ -63,11 +61,11 @@ costs! {
     /// A load or store that hits the first cache.
     l1_hit = Always,
     /// A read-modify-write of a line that the CPU owns.
-    atomic = Always,
+    atomic = Never,
     /// The computation between two accesses, which is added to each.
     compute = Never,
     /// How long the holder of a line is busy answering one of several concurrent readers.
-    shared_read = Always,
+    shared_read = Never,
     /// From a CPU's write until its SMT sibling has the line: half a round trip of a compare-exchange
     /// ping-pong. The next three are measured likewise.
     latency_smt = Smt,
@@ -82,31 +80,29 @@ costs! {
     /// A line from the memory of the CPU's own node.
     memory_local = Always,
     /// A line from the memory of another node.
-    memory_remote = SeveralNodes,
+    memory_remote = Never,
     /// One turn of a spinning thread, without its check of the word.
     spin_hint = Always,
     /// Reading the clock.
-    clock_read = Always,
+    clock_read = Never,
     /// Into the kernel and back.
     syscall = Always,
     /// Finding a futex's waiters in the kernel.
-    futex = Always,
+    futex = Never,
     /// Setting and cancelling the timer of a wait with a timeout.
     timer = Never,
     /// Making a thread runnable: the target's run queue is locked for this time.
-    wake = Always,
+    wake = Never,
     /// The additional time if the CPU is not the waker's.
     wake_remote = Never,
     /// Sending an interrupt to an idle CPU.
     ipi_send = Always,
-    /// From sending an interrupt until its receiver begins to leave its idle state.
-    ipi_latency = Always,
     /// From one thread to another.
     context_switch = Always,
     /// Creating a thread.
-    thread_create = Always,
+    thread_create = Never,
     /// How long a thread runs while others wait for its CPU: from tick to tick.
-    slice = Always,
+    slice = Never,
 }
 
 /// How contended lines change hands.
@@ -136,8 +132,8 @@ pub(crate) struct Arbitration {
     pub(crate) work_ahead: Ps,
 }
 
-/// The detailed costs of waking and switching.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The detailed costs of waking and switching, on a machine whose wake-ups were not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SchedulerCosts {
     /// The number of lines of the woken thread and of its run queue that the waker fetches from the target
     /// CPU.
@@ -148,8 +144,6 @@ pub(crate) struct SchedulerCosts {
     pub(crate) kernel_switch: Ps,
     /// The computation of kernel code between two accesses to shared memory.
     pub(crate) kernel_compute: Ps,
-    /// A switch from a virtual machine to its host, or back; 0 on bare metal.
-    pub(crate) interrupt_to_host: Ps,
 }
 
 /// The percentiles of the numbers in a [`Variation`].
@@ -182,7 +176,7 @@ pub(crate) struct BusyCores {
 pub(crate) struct IdleState {
     /// The idle time after which the CPU is in this state, and in no shallower one.
     pub(crate) after: Ps,
-    /// From an interrupt, or from a polled write, to the first instruction of the scheduler.
+    /// From the sent interrupt, or from a polled write, to the first instruction of the scheduler.
     pub(crate) exit: Ps,
     /// Whether the CPU polls for work, so that it is sent no interrupt.
     pub(crate) polls: bool,
@@ -198,13 +192,5 @@ impl Costs {
     /// Returns the idle state reached after `idle` of idleness.
     pub(crate) fn idle_state(&self, idle: Ps) -> Option<&IdleState> {
         self.idle.iter().rev().find(|state| state.after <= idle)
-    }
-
-    /// Returns the cost of an interrupt to an idle CPU: the sender's, and from then until its receiver begins
-    /// to leave its idle state. In a virtual machine the sender exits to the host, and the receiver, which
-    /// had exited, returns.
-    pub(crate) fn interrupt(&self) -> (Ps, Ps) {
-        let to_host = self.scheduler.map_or(0, |scheduler| scheduler.interrupt_to_host);
-        (self.ipi_send + to_host, self.ipi_latency + to_host)
     }
 }

@@ -7,12 +7,12 @@ use coreshard_topology::input::{MACHINE_BYTES, plain, quoted};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::contradictions;
 use super::costs::{
-    Arbitration, BusyCores, Costs, IdleState, KEYS, MAX_CPUS, NS, Need, Ps, SchedulerCosts,
-    VARIATION_AT_PERCENT, Variation,
+    Arbitration, BusyCores, Costs, IdleState, KEYS, MAX_CPUS, NS, Need, Ps, VARIATION_AT_PERCENT,
+    Variation,
 };
 use super::error::MachineError;
+use super::{contradictions, derived};
 
 /// The known sizes of a cache line, in bytes; the first is the default.
 const LINE_BYTES: [usize; 2] = [64, 128];
@@ -203,7 +203,7 @@ impl MachineReader<'_> {
 
     /// Reads how contended lines change hands: a separate table, with one source.
     fn arbitration(&self, value: &Value<'_>) -> Result<(Arbitration, String)> {
-        const KEYS: [&str; 13] = [
+        const KEYS: [&str; 11] = [
             "hold_ns",
             "locked_ns",
             "request_ns",
@@ -232,22 +232,6 @@ impl MachineReader<'_> {
         Ok((arbitration, section.source()?))
     }
 
-    /// Reads the details of waking and switching threads: a separate table, with one source.
-    fn scheduler(&self, value: &Value<'_>) -> Result<(SchedulerCosts, String)> {
-        let needed = ["wake_lines", "scan_ns", "kernel_switch_ns", "kernel_compute_ns"];
-        let keys = [&needed[..], &["interrupt_to_host_ns", "source"]].concat();
-        let section = self.section(("scheduler", "scheduler"), value, &keys)?;
-        needed.iter().try_for_each(|key| section.need(key).map(drop))?;
-        let costs = SchedulerCosts {
-            wake_lines: section.count("wake_lines", 64)?,
-            scan: section.ns("scan_ns")?,
-            kernel_switch: section.ns("kernel_switch_ns")?,
-            kernel_compute: section.ns("kernel_compute_ns")?,
-            interrupt_to_host: section.ns("interrupt_to_host_ns")?,
-        };
-        Ok((costs, section.source()?))
-    }
-
     /// Reads how fast busy cores compute: a separate table, with one source.
     fn cores(&self, value: &Value<'_>) -> Result<(BusyCores, String)> {
         let keys = ["all_core_clock", "smt_share", "source"];
@@ -269,6 +253,11 @@ impl MachineReader<'_> {
     fn variation(&self, value: &Value<'_>) -> Result<(Variation, String)> {
         let keys = ["calls", "exits", "interrupted_every_ns", "interrupted_for_ns", "source"];
         let section = self.section(("variation", "variation"), value, &keys)?;
+        // Either all of them are measured, or none.
+        let is_typical = keys[..4].iter().all(|key| !section.table.contains_key(*key));
+        if is_typical {
+            return Ok((derived::VARIATION, section.source()?));
+        }
         keys[..4].iter().try_for_each(|key| section.need(key).map(drop))?;
         let variation = Variation {
             calls: section.read("calls", |key, value| self.factors(key, value))?,
@@ -402,12 +391,16 @@ impl MachineReader<'_> {
             sources: BTreeMap::new(),
         };
         self.costs(table, &mut file)?;
-        let given = |key: &str| file.sources.contains_key(key);
         let lacks = |(key, need): (&str, Need)| {
             let by_matrix = file.matrix.is_some() && key.starts_with("latency_");
-            needed(need, &file.topology) && !by_matrix && !given(key)
+            needed(need, &file.topology) && !by_matrix && !file.sources.contains_key(key)
         };
         if let Some((key, ..)) = KEYS.iter().find(|(key, need, _)| lacks((key, *need))) {
+            return Err(
+                self.wrong(header, format!("[costs] has no {key}, which this machine requires"))
+            );
+        }
+        if let Some(key) = derived::complete(&mut file) {
             return Err(
                 self.wrong(header, format!("[costs] has no {key}, which this machine requires"))
             );
@@ -416,6 +409,7 @@ impl MachineReader<'_> {
             let problem = "[costs] has no idle: expected at least one [[costs.idle]]";
             return Err(self.wrong(header, problem.into()));
         }
+        let given = |key: &str| file.sources.contains_key(key);
         match contradictions::of(&file.costs, file.matrix.as_deref(), given) {
             None => Ok(file),
             Some((key, problem)) => {
@@ -442,10 +436,6 @@ impl MachineReader<'_> {
                     let read = self.arbitration(value)?;
                     (file.costs.arbitration, source) = (Some(read.0), read.1);
                 }
-                "scheduler" => {
-                    let read = self.scheduler(value)?;
-                    (file.costs.scheduler, source) = (Some(read.0), read.1);
-                }
                 "variation" => {
                     let read = self.variation(value)?;
                     (file.costs.variation, source) = (Some(read.0), read.1);
@@ -463,7 +453,7 @@ impl MachineReader<'_> {
                         let known: Vec<_> = KEYS.iter().map(|(known, ..)| *known).collect();
                         let problem = format!(
                             "unknown cost {}: expected line_bytes, idle, arbitration, \
-                             scheduler, variation, cores, latency_matrix, {}",
+                             variation, cores, latency_matrix, {}",
                             quoted(name),
                             known.join(", ")
                         );
@@ -492,7 +482,6 @@ fn needed(need: Need, topology: &Topology) -> bool {
         Need::Smt => topology.cores() < topology.cpus().len(),
         Need::SeveralLlcs => topology.llcs() > topology.packages(),
         Need::SeveralPackages => topology.packages() > 1,
-        Need::SeveralNodes => topology.nodes() > 1,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod contradictions;
 mod costs;
+mod derived;
 mod error;
 mod file;
 #[cfg(test)]

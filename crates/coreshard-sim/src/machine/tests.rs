@@ -54,6 +54,27 @@ fn a_missing_number_names_its_key_and_the_tables_line() {
 }
 
 #[test]
+fn costs_that_follow_from_others_need_not_be_given() {
+    let derived =
+        ["atomic", "clock_read", "memory_remote", "futex", "thread_create", "slice", "wake"];
+    let is_given = |line: &&str| !derived.iter().any(|key| line.starts_with(&format!("{key} =")));
+    let text: String = RIGHT.lines().filter(is_given).map(|line| format!("{line}\n")).collect();
+    let machine = Machine::from_toml("m", &text).unwrap();
+    let costs = machine.costs();
+    assert_eq!((costs.atomic, costs.memory_remote), (18 * costs.cycle, 2 * costs.memory_local));
+    assert_eq!(costs.slice, 3_000 * 1_000 * NS);
+    assert!(machine.source("slice").unwrap().starts_with("derived: Linux"));
+    assert!(costs.scheduler.is_some_and(|details| details.wake_lines > 0));
+    assert!(Machine::from_toml("m", RIGHT).unwrap().costs().scheduler.is_none());
+
+    let no_answer = RIGHT.replace("shared_read =", "timer =");
+    assert!(error_of(&no_answer).to_string().contains("no shared_read,"));
+    let text = no_answer.split("[costs.arbitration]").next().unwrap();
+    let locked = format!("{text}\n[costs.arbitration]\nlocked_ns = 7\nsource = \"s\"\n");
+    assert_eq!(Machine::from_toml("m", &locked).unwrap().costs().shared_read, 7 * NS);
+}
+
+#[test]
 fn a_number_that_cannot_be_names_its_key_and_line() {
     for (wrong, words) in [
         ("{ ns = -3, source = \"s\" }", "wake.ns is -3; expected 0 to"),
@@ -195,6 +216,8 @@ fn by_how_much_costs_vary_is_said_by_factors_that_do_not_become_smaller() {
     assert!(error_of(&misspelt).to_string().contains("variation has an unknown key \"exit\""));
     let less = file(right, 100).replace("interrupted_every_ns = 1000\n", "");
     assert!(error_of(&less).to_string().contains("variation has no interrupted_every_ns"));
+    let typical = Machine::from_toml("m", &format!("{RIGHT}\n[costs.variation]\nsource = \"s\"\n"));
+    assert_eq!(typical.unwrap().costs().variation, Machine::pocket().costs().variation);
 }
 
 #[test]

@@ -349,10 +349,9 @@ impl Scheduler {
         let polls = |state: &IdleState| state.polls;
         // An idle CPU runs no waker: if it is this one, its own timer has expired.
         if target != hw.cpu && !hw.costs.idle_state(at - idle_from).is_some_and(polls) {
-            let (send, way) = hw.costs.interrupt();
             self.ipis += 1;
-            sent += send;
-            begin = sent + way;
+            sent += hw.costs.ipi_send;
+            begin = sent;
         }
         let exit = hw.costs.idle_state(begin - idle_from).map_or(0, |state| state.exit);
         (sent, begin + hw.noise.exit(exit))
