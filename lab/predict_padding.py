@@ -3,8 +3,8 @@
 
 24 small programs with false sharing of known causes, and two more whose padding does nothing, are in lab/padding/: two threads
 that work on words of one line. Each is built as it is and with its remedy. Both are run on two CPUs of this machine, in
-turns. A run with one thread at work gives the pace of a build. The program as it is is recorded, its layout is proposed, and the
-recording is replayed on the machine that `coreshard calibrate` describes.
+turns. A run with one thread at work gives the pace of a build. The program as it is is recorded with `--pace`, its layout is
+proposed, and the recording is replayed on the machine that `coreshard calibrate` describes.
 
 Threads run with real-time priority for a few milliseconds at a time if the system permits it, so that other work on the
 machine costs few rounds. A round in which a thread was interrupted does not count. Writes a table in Markdown.
@@ -100,13 +100,13 @@ def calibrated(command, folder):
     return file
 
 
-def recordings(command, folder, program, engine, name, turns):
-    """Of as many turns, and of three times as many."""
+def recordings(command, folder, program, plain, engine, name, turns):
+    """Of as many turns, and of three times as many, at the pace of the program without the flags."""
     traces = [os.path.join(folder, f"{name}{times}.trace") for times in (1, 3)]
     for times, trace in zip((1, 3), traces):
         if os.path.exists(trace):
             continue
-        run([command, "record", "--force", "--engine", engine, "-o", trace, "--", program, "1", str(times * turns)])
+        run([command, "record", "--force", "--engine", engine, f"--pace={plain}", "-o", trace, "--", program, "1", str(times * turns)])
     return traces
 
 
@@ -183,13 +183,14 @@ def main():
                 kept = f"{engine}-{re.sub('[^a-z0-9]+', '-', case.lower())}"
                 flagged = flags["c++" if name.endswith(".cc") else "c"] if engine == "tsan" else ()
                 program = build(folder, f"recorded-{kept}", source, (), flagged)
+                plain = build(folder, f"plain-{kept}", source) if flagged else program
                 before, mended = median[f"{case}: before"], median[f"{case}: mended"]
                 alone, other = (median.get(f"{case}: {what} alone", float("nan")) for what in ("before", "mended"))
                 turns = RECORDED if max(before, alone) > 1 else 5 * RECORDED
                 if other == other:
                     # Another build may run at another pace by itself, which is not due to its layout.
                     mended *= alone / other
-                traces = recordings(command, folder, program, engine, kept, turns)
+                traces = recordings(command, folder, program, plain, engine, kept, turns)
                 advice, now, then = predicted(command, traces, machine, turns)
                 gain, tenths = before / mended, seen[f"{case}: before"][1:]
                 foretold = now / max(then, 1e-9) if then is not None else 1.0

@@ -11,10 +11,11 @@ use coreshard_topology::input;
 /// Instructions per cycle of code that fills the reorder buffer. Slower code waits for its own results in the scheduler, which
 /// is as many times smaller.
 const PER_CYCLE: f64 = 3.0;
-/// The entries of a reorder buffer that is not known: the least of the server cores in the table.
+/// The entries of a reorder buffer that is not known: those of Skylake and Zen 2.
 const UNKNOWN: u32 = 224;
 
-/// Reorder buffers by vendor or implementer, family or part, and models.
+/// Reorder buffers by vendor or implementer, family or part, and models, as LLVM's scheduling models have them
+/// (`MicroOpBufferSize` in X86Sched*.td and AArch64Sched*.td). AMD's are also in its Software Optimization Guides.
 const KNOWN: &[(&str, u32, &[u32], u32, &str)] = &[
     ("GenuineIntel", 6, &[85, 94, 158], 224, "Skylake"),
     ("GenuineIntel", 6, &[106, 108, 125, 126], 352, "Sunny Cove"),
@@ -24,8 +25,11 @@ const KNOWN: &[(&str, u32, &[u32], u32, &str)] = &[
     ("AuthenticAMD", 25, &[0, 1, 8, 33, 68, 80], 256, "Zen 3"),
     ("AuthenticAMD", 25, &[], 320, "Zen 4"),
     ("AuthenticAMD", 26, &[], 448, "Zen 5"),
+    ("0x41", 0xd0c, &[], 128, "Neoverse N1"),
     ("0x41", 0xd40, &[], 256, "Neoverse V1"),
+    ("0x41", 0xd49, &[], 160, "Neoverse N2"),
     ("0x41", 0xd4f, &[], 320, "Neoverse V2"),
+    ("0x48", 0xd01, &[], 128, "TSV110"),
 ];
 
 /// A core's reorder buffer, and the name of its design if that is known.

@@ -290,7 +290,12 @@ fn finish(recorder: Recorder, is_marked: bool, status: u8, ran: Duration) -> any
     for lack in lacks.iter().filter(|lack| **lack != Lack::Windows) {
         output::warn(&format!("note: the recording lacks {lack}"));
     }
-    let ending = Ending { status: i32::from(status), ran_ms: ran.as_millis() as u64, lacks };
+    let ending = Ending {
+        status: i32::from(status),
+        ran_ms: ran.as_millis() as u64,
+        lacks,
+        ..Ending::default()
+    };
     let out = recorder.writer.finish(&ending).context("cannot write the recording")?;
     let file = out.into_inner().map_err(|error| error.into_error());
     file.context("cannot write the recording")?.finish()?;

@@ -80,12 +80,12 @@ pub(super) fn chosen(asked: Option<Engine>, program: &[String]) -> anyhow::Resul
     Ok(Engine::Qemu)
 }
 
-fn found_or_error(program: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn found_or_error(program: &str) -> anyhow::Result<PathBuf> {
     let absent = || anyhow!("cannot find the program {}, also not in PATH", input::quoted(program));
     found(program).ok_or_else(|| bad_input(absent()))
 }
 
-fn kind_of(path: &Path) -> anyhow::Result<ProgramFile> {
+pub(super) fn kind_of(path: &Path) -> anyhow::Result<ProgramFile> {
     ProgramFile::open(path).map_err(|error| {
         bad_input(anyhow!(
             "{error}; of a script, name the program that interprets it, or give --engine tsan if it starts a program that was \

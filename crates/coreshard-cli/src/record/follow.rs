@@ -8,6 +8,7 @@ use coreshard_topology::input;
 use coreshard_trace::{About, Ending, Lack, RecordingWriter, Spool, SpoolCounts};
 
 use super::engine::{Engine, RecordedCommand};
+use super::pace::Pace;
 use super::signals::{self, Order, Orders};
 use super::slices::{Slices, Windows};
 use crate::common::{Growing, bad_input, bail_input, output};
@@ -46,6 +47,7 @@ pub(super) fn follow(
     windows: Windows,
     file: Growing,
     limits: Limits,
+    pace: Option<Pace>,
 ) -> anyhow::Result<ExitCode> {
     let RecordedCommand { mut command, architecture } = recorded;
     let about = About {
@@ -115,8 +117,16 @@ pub(super) fn follow(
     for lack in lacks.iter().filter(|lack| **lack != Lack::Uninstrumented) {
         output::warn(&format!("note: the recording lacks {lack}"));
     }
+    let threads_ns = match pace.map(|pace| pace.threads_ns()) {
+        Some(Ok(threads_ns)) => threads_ns,
+        Some(Err(error)) => {
+            output::warn(&format!("note: {error:#}; the recording is without a pace"));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
     let out = writer
-        .finish(&Ending { status: code, ran_ms, lacks })
+        .finish(&Ending { status: code, ran_ms, lacks, threads_ns })
         .context("cannot write the recording")?;
     let file = out
         .into_inner()

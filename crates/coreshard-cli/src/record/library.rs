@@ -33,6 +33,8 @@ enum Product {
     Shared,
     /// A program that needs no library.
     Static,
+    /// A program for this machine.
+    Program,
 }
 
 /// Implements the calls that compilers insert before each access.
@@ -107,6 +109,14 @@ pub(crate) const INIT: Library = Library {
     product: Product::Static,
 };
 
+/// Runs a program at its own pace.
+pub(super) const PACE: Library = Library {
+    name: "coreshard_pace",
+    source: source!("pace/pace.c"),
+    flags: &[],
+    product: Product::Program,
+};
+
 /// The library inside of an emulated program.
 pub(super) const GUEST: Library = Library {
     name: "coreshard_guest",
@@ -150,6 +160,7 @@ pub(crate) fn built(library: &Library, compiler: &str) -> anyhow::Result<PathBuf
             (&SHARED[..], format!("lib{name}.so"), Some(format!("-Wl,-soname,lib{name}.so")))
         }
         Product::Static => (&STATIC[..], (*name).to_owned(), None),
+        Product::Program => (&STATIC[..2], (*name).to_owned(), None),
     };
     let parts = [source, &*common.join(" "), &flags.join(" "), compiler, std::env::consts::ARCH];
     // The hash is the same in every version of the command.

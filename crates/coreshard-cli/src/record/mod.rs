@@ -3,6 +3,7 @@
 mod engine;
 mod follow;
 pub(crate) mod library;
+mod pace;
 mod signals;
 pub(crate) mod slices;
 
@@ -14,6 +15,7 @@ use crate::common::{Destination, ForceArgs, bail_input, many, output, whole};
 use coreshard_trace::Spool;
 use engine::{Engine, Language};
 use follow::Limits;
+use pace::Pace;
 use slices::Windows;
 
 const EXAMPLES: &str = "\
@@ -59,6 +61,11 @@ pub(crate) struct Args {
     /// Maximum memory for recording, at least 64 MiB; threads wait while it is used up
     #[arg(long, value_name = "BYTES", default_value = "1073741824", value_parser = memory)]
     max_memory: u64,
+
+    /// Also time the program without recording it, on one CPU, so that replays know the time between accesses; BUILD is
+    /// the program without the flags, if it was built for the engine tsan
+    #[arg(long, value_name = "BUILD", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["from", "to", "sample"])]
+    pace: Option<String>,
 
     #[command(flatten)]
     force: ForceArgs,
@@ -112,8 +119,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         place.is_not(&program)?;
     }
     let engine = engine::chosen(args.engine, &args.program)?;
+    let pace =
+        args.pace.as_ref().map(|build| Pace::of(build, engine, &args.program)).transpose()?;
     let recorded = engine::command(engine, &args.program)?;
     let file = place.grow()?;
     let limits = Limits { most_bytes: args.max_size.get(), memory_bytes: args.max_memory };
-    follow::follow(recorded, engine, &args.program, windows, file, limits)
+    follow::follow(recorded, engine, &args.program, windows, file, limits, pace)
 }

@@ -429,6 +429,51 @@ fn a_program_that_was_not_built_for_recording_is_emulated() {
 }
 
 /// Records a program that waits, until `signals` have ended it one after the other; its status.
+/// Compiles the program as it is under another name.
+fn plain_build(place: &Place) -> PathBuf {
+    let plain = place.path("plain");
+    std::fs::rename(place.compile_plain("cc", "counters", &[]), &plain).unwrap();
+    plain
+}
+
+#[test]
+fn a_recording_has_the_pace_of_the_program_without_the_flags() {
+    let place = Place::new();
+    let plain = plain_build(&place);
+    let built = place.compile("counters", &[]);
+    assert_eq!(place.record(&built, &[]), Some(7));
+    let without = place.replay("epyc-9654-2s")["virtual_ns"].as_f64().unwrap();
+    let option = format!("--pace={}", plain.display());
+    assert_eq!(place.record(&built, &["--force", &option]), Some(7));
+    let with = place.replay("epyc-9654-2s")["virtual_ns"].as_f64().unwrap();
+    assert!((with / without - 1.0).abs() > 0.001, "{with} and {without}");
+
+    let refused = |options: &[&str], program: &Path, what: &str| {
+        let mut command = place.coreshard();
+        let done = command.args(["record", "--force"]).args(options).arg(program).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(2) && said.contains(what), "{said}");
+    };
+    refused(&["--pace"], &built, "expected --pace=BUILD");
+    refused(&["--pace=./counters"], &built, "was built for recording");
+    refused(&["--pace=./absent"], &built, "cannot find the program");
+    refused(&["--pace", "--from", "1"], &built, "cannot be used with");
+}
+
+#[test]
+fn an_emulated_program_is_also_run_as_it_is() {
+    if !has("qemu-x86_64") || !cfg!(target_arch = "x86_64") {
+        return skip(Lack::Qemu, "qemu-x86_64 does not start");
+    }
+    let place = Place::new();
+    let plain = plain_build(&place);
+    let mut command = place.coreshard();
+    let done = command.args(["record", "--pace", "-o", "it.trace", "--"]).arg(&plain).output();
+    let done = done.unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(7) && !said.contains("without a pace"), "{said}");
+}
+
 fn ended_by(place: &Place, program: &Path, signals: &[Signal]) -> Option<i32> {
     let mut command = place.coreshard();
     command.args(["record", "-o", "it.trace", "--"]).arg(program);

@@ -33,6 +33,9 @@ pub struct Ending {
     pub ran_ms: u64,
     /// Known gaps.
     pub lacks: Vec<Lack>,
+    /// The processor time of each thread in a run on one CPU without a recorder, in the order of their creation and in
+    /// nanoseconds; empty if there was no such run.
+    pub threads_ns: Vec<u64>,
 }
 
 /// A gap in a recording.

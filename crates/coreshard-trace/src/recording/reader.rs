@@ -48,6 +48,7 @@ pub struct Recording {
     /// The parts of the names that a kernel's recording carries, in order.
     names: Vec<Chunk>,
     lacks: Vec<Lack>,
+    threads_ns: Vec<u64>,
     unpacker: Mutex<Unpacker>,
 }
 
@@ -125,6 +126,7 @@ impl Recording {
             threads: Vec::new(),
             names: Vec::new(),
             lacks: vec![Lack::End],
+            threads_ns: Vec::new(),
             unpacker: Mutex::default(),
         };
         let (mut offset, mut count) = (HEADER_BYTES, 0);
@@ -198,6 +200,7 @@ impl Recording {
                 let ending: Ending = self.json(body, packed_bytes)?;
                 self.lacks.retain(|lack| *lack != Lack::End);
                 self.lacks.extend(ending.lacks.into_iter().take(100));
+                self.threads_ns = ending.threads_ns;
             }
             frame::CHUNK => {
                 *count += 1;
@@ -251,6 +254,13 @@ impl Recording {
     #[must_use]
     pub fn lacks(&self) -> &[Lack] {
         &self.lacks
+    }
+
+    /// Returns the processor time of each thread in a run on one CPU without a recorder, in nanoseconds; empty if there was no
+    /// such run, or if only part of the program was recorded.
+    #[must_use]
+    pub(crate) fn threads_ns(&self) -> &[u64] {
+        if self.lacks.iter().any(Lack::is_sample) { &[] } else { &self.threads_ns }
     }
 
     /// Returns the threads' numbers.

@@ -12,6 +12,7 @@ mod moved;
 mod names;
 mod on_line;
 mod owners;
+mod pace;
 mod pages;
 mod parts;
 mod picture;

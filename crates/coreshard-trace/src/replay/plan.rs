@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::conflicts::Lives;
 use super::moved::Moves;
 use super::owners::{Owner, Owners};
+use super::pace::Work;
 use super::pages::{Lately, PageMap, Pages};
 use super::pieces::{Piece, PieceNumber, Timeline};
 use super::reuse::reused;
@@ -111,6 +112,8 @@ pub(crate) struct Plan {
     /// By thread: when it was created and joined.
     pub(super) lives: Lives,
     pub(crate) accesses: u64,
+    /// The work of each thread, if the recording has its time without a recorder.
+    pub(super) works: Vec<(u32, Work)>,
     pub(crate) notes: Vec<String>,
     /// The shift of all data relative to the recording.
     pub(crate) shift: u64,
@@ -140,6 +143,7 @@ impl Plan {
             created: HashSet::new(),
             lives: Lives::new(),
             accesses: 0,
+            works: Vec::new(),
             notes: Vec::new(),
             shift: moves.map_or(0, Moves::shift),
         };
@@ -151,16 +155,24 @@ impl Plan {
             lives: HashMap::new(),
             frees: Vec::new(),
         };
+        let is_timed = !recording.threads_ns().is_empty();
         for (thread, mut events) in recording.events() {
-            let (mut lately, mut ticket) = (Lately::default(), 0);
+            let (mut lately, mut ticket, mut work) = (Lately::default(), 0, Work::default());
             loop {
                 let moves_at = moves.map(|moves| (moves, ticket));
                 while let Some(access) = events.read_access() {
+                    if is_timed {
+                        work.note_access(&access);
+                    }
                     building.note_access(thread, &access, &mut lately, moves_at);
                 }
                 let Some(event) = events.read()? else { break };
                 ticket = event.ticket().unwrap_or(ticket);
+                work.note(&event, line_bytes as u64);
                 building.note(thread, event, &mut lately, moves.map(|moves| (moves, ticket)));
+            }
+            if is_timed {
+                building.plan.works.push((thread, work));
             }
         }
         Ok(building.finish())

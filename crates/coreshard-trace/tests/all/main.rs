@@ -3,6 +3,7 @@
 mod compiled;
 mod damaged;
 mod own_types;
+mod pace;
 mod place;
 mod plain_stores;
 mod read_and_written;

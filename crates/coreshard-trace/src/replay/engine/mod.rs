@@ -36,6 +36,7 @@ use super::accessor::Accessor;
 use super::lines::Noted;
 use super::moved::Moves;
 use super::owners::{NOBODY, Owners, Tenancy};
+use super::pace::{self, Pace};
 use super::pages::LineKind;
 use super::pieces::Timeline;
 use super::plan::Plan;
@@ -43,18 +44,12 @@ use super::reuse::Slots;
 use super::stores::Store;
 use crate::recording::{Access, AccessKind, Event, KERNEL_ENGINE, Recording, RecordingError};
 
-/// One more than the largest [`Access::before`].
-const MOST_BEFORE: usize = 32;
-
 pub(crate) struct Replay<'r> {
     plan: &'r mut Plan,
     moves: Option<&'r Moves>,
     caches: Caches,
     costs: StepCosts,
     line_bytes: u64,
-    counts_instructions: bool,
-    /// The time of the instructions before an access, by their number.
-    before_ps: [u64; MOST_BEFORE],
     /// Whether it is a recording of a kernel, whose CPUs spin.
     is_kernel: bool,
     threads: Vec<Thread<'r>>,
@@ -107,12 +102,19 @@ impl<'r> Replay<'r> {
         threads_per_cpu: usize,
     ) -> Self {
         let counts_instructions = recording.about().counts_instructions;
+        let is_timed = !recording.threads_ns().is_empty();
         let mut caches = Caches::new(machine);
         // Otherwise an access stands for the instructions around it.
-        if counts_instructions {
+        if counts_instructions || is_timed {
             caches.hide_hits();
         }
-        let costs = caches.costs();
+        let mut costs = caches.costs();
+        // The measured time contains the first fetches of lines.
+        if is_timed {
+            costs.memory_ps = costs.hit_ps;
+        }
+        let assumed = Pace::assumed(&costs, counts_instructions);
+        let paces = pace::paces(recording, &plan.works, &costs);
         let mut order = placement.order(machine);
         if order.is_empty() {
             order.push(0);
@@ -127,7 +129,8 @@ impl<'r> Replay<'r> {
             if !waits {
                 cpus[cpu].ready.push_back(place);
             }
-            threads.push(Thread::new(number, events, cpu, state));
+            let pace = paces.get(&number).copied().unwrap_or(assumed);
+            threads.push(Thread::new(number, events, cpu, pace, state));
             places.insert(number, place);
         }
         let line_bytes = machine.line_bytes() as u64;
@@ -138,8 +141,6 @@ impl<'r> Replay<'r> {
             caches,
             costs,
             line_bytes,
-            counts_instructions,
-            before_ps: std::array::from_fn(|count| computes_ps(&costs, count as u64)),
             is_kernel: recording.about().engine == KERNEL_ENGINE,
             threads,
             places,
@@ -435,9 +436,8 @@ impl<'r> Replay<'r> {
                         Pending::Range { access, address: access.address, left }
                     }
                     Event::Instructions { count } => {
-                        now = now.saturating_add(
-                            done.rest_of(computes_ps(&self.costs, count.min(1 << 40))),
-                        );
+                        let computes_ps = thread.pace.computes_ps(count.min(1 << 40));
+                        now = now.saturating_add(done.rest_of(computes_ps));
                         continue 'events;
                     }
                     Event::Start { ticket, .. } | Event::Alloc { ticket, .. } => {
@@ -483,11 +483,7 @@ impl<'r> Replay<'r> {
             if thread.spin.is_over(&access) {
                 continue;
             }
-            // Without a count of instructions, an access costs only its own time. The machine's `compute` is
-            // the time between accesses of shared words, but most accesses here are private.
-            if self.counts_instructions {
-                now += done.rest_of(self.before_ps[usize::from(access.before) % MOST_BEFORE]);
-            }
+            now = now.saturating_add(done.rest_of(thread.pace.before_ps(&access)));
             // A load after a read-modify-write waits for it.
             if access.kind == AccessKind::Load {
                 done.left_ps = 0;
@@ -836,12 +832,6 @@ impl<'r> Replay<'r> {
             self.ready(place, now + self.costs.switch_ps);
         }
     }
-}
-
-/// Returns the time of instructions without an access.
-const fn computes_ps(costs: &StepCosts, count: u64) -> u64 {
-    let per_cycle = costs.instructions_per_cycle;
-    count * costs.cycle_ps / if per_cycle > 0 { per_cycle } else { 1 }
 }
 
 /// Returns the cost of an access to a line that is present.

@@ -7,6 +7,7 @@ use super::outcome::{ThreadView, ns};
 use super::spin::Spin;
 use crate::recording::{Access, ThreadEvents};
 use crate::replay::owners::{NOBODY, Owner};
+use crate::replay::pace::Pace;
 use crate::replay::pages::Lately;
 use crate::replay::pieces::PieceNumber;
 use crate::replay::stores::{Store, Stores};
@@ -76,6 +77,7 @@ pub(super) struct Thread<'r> {
     pub(super) number: u32,
     pub(super) events: ThreadEvents<'r>,
     pub(super) cpu: usize,
+    pub(super) pace: Pace,
     pub(super) state: State,
     pub(super) lately: Lately,
     /// The operation that was read and waits for its turn.
@@ -97,11 +99,18 @@ pub(super) struct Thread<'r> {
 }
 
 impl<'r> Thread<'r> {
-    pub(super) fn new(number: u32, events: ThreadEvents<'r>, cpu: usize, state: State) -> Self {
+    pub(super) fn new(
+        number: u32,
+        events: ThreadEvents<'r>,
+        cpu: usize,
+        pace: Pace,
+        state: State,
+    ) -> Self {
         Self {
             number,
             events,
             cpu,
+            pace,
             state,
             lately: Lately::default(),
             pending: None,
