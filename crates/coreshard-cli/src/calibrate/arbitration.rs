@@ -8,8 +8,7 @@ use coreshard_results::{Calibration, Contended, Fetched, Figure};
 use super::core::Core;
 
 /// The fitted keys of `[costs.arbitration]`.
-pub(super) const KEYS: [&str; 5] =
-    ["hold_ns", "locked_ns", "request_ns", "reach_ns", "far_atomic_ns"];
+const KEYS: [&str; 5] = ["hold_ns", "locked_ns", "request_ns", "reach_ns", "far_atomic_ns"];
 const HOLD: usize = 0;
 const LOCKED: usize = 1;
 const REQUEST: usize = 2;
@@ -31,7 +30,7 @@ const TOGETHER: [[usize; 2]; 4] =
 /// The most times that all keys are tried, each time beside the values found before.
 const MOST_TURNS: usize = 3;
 
-/// What the CPUs can tell.
+/// The differences between CPUs that determine numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Whether some CPUs are farther from each other than others.
@@ -157,15 +156,15 @@ pub(super) fn fit(
     let mut found =
         Arbitration { numbers, off, noise, fetched: measured.fetched, ..Arbitration::default() };
     for key in 0..KEYS.len() {
-        found.ranges[key] =
-            (values(key).len() > 1).then(|| range(&tried, key, off * noise.max(LEAST_NOISE)));
+        found.ranges[key] = (values(key).len() > 1)
+            .then(|| range(&tried, key, off * noise.max(off).max(LEAST_NOISE)));
     }
     let curves = simulate(std::slice::from_ref(&found))?.remove(0);
     found.tickets_off = apart(&measured.contended, &curves, |curve| [curve.ticket_lock]);
     Ok(Some(found))
 }
 
-/// Simulations with other seeds differ about this much.
+/// The least factor that counts as a difference. Neither do smaller ones than that of the best fit.
 const LEAST_NOISE: f64 = 1.01;
 
 fn best(tried: &Tried) -> (Numbers, f64) {
@@ -215,16 +214,6 @@ impl Arbitration {
     /// Returns the larger mean factor between measured and simulated operations.
     pub(super) fn off(&self) -> f64 {
         self.off.max(self.tickets_off)
-    }
-
-    /// Returns true if each number lies in its range, or equals the value that was not fitted.
-    #[cfg(test)]
-    pub(super) fn admits(&self, numbers: &Numbers) -> bool {
-        let each = self.ranges.iter().zip(self.numbers).zip(numbers);
-        each.into_iter().all(|((range, own), number)| {
-            let (least, most) = range.unwrap_or((own, own));
-            (least..=most).contains(number)
-        })
     }
 
     /// Formats the fitted keys, each with its range.

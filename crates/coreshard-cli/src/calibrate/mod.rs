@@ -123,7 +123,7 @@ fn read_back(text: &str) -> anyhow::Result<Machine> {
     )
 }
 
-/// Returns what the CPUs can tell of the numbers of contention.
+/// Returns which numbers of contention these CPUs determine.
 fn shape(topology: &Topology, measured: &Calibration) -> Shape {
     let cpus = topology.cpus();
     let ways = measured.latency.iter().flatten().flatten().map(|figure| figure.median_ns);
@@ -244,8 +244,6 @@ const MAX_PAIRS: usize = 10;
 
 #[cfg(test)]
 mod tests {
-    use coreshard_topology::Preset;
-
     use super::*;
 
     fn point(threads: usize, each_ns: f64) -> Contended {
@@ -290,59 +288,5 @@ mod tests {
         let told = doubts(&measured(3.0), None);
         assert!(told[0].contains("3.0 ns in each of 2 threads, and 3.0 in one alone"), "{told:?}");
         assert_eq!(told.len(), 1);
-    }
-
-    /// Returns a preset's file with these numbers of contention.
-    fn with_numbers(preset: &str, numbers: &[f64]) -> String {
-        let text = Preset::named(preset).unwrap().file();
-        let is_fitted = |line: &&str| {
-            arbitration::KEYS.iter().any(|key| line.starts_with(&format!("{key} = ")))
-        };
-        let lines = text.lines().filter(|line| !is_fitted(line)).map(|line| format!("{line}\n"));
-        let numbers: Vec<String> = arbitration::KEYS
-            .iter()
-            .zip(numbers)
-            .map(|(key, number)| format!("{key} = {number}\n"))
-            .collect();
-        let table = "[costs.arbitration]\n";
-        lines.collect::<String>().replace(table, &format!("{table}{}", numbers.concat()))
-    }
-
-    fn contended_on(text: &str, cpus: &str, seed: u64) -> Vec<Contended> {
-        let machine = Machine::from_toml("truth", text).unwrap();
-        let part = machine.topology().restrict(&cpus.parse().unwrap()).unwrap();
-        let run = Simulation::new(&machine).seed(seed).run(|| contended::<Sim>(&part, 200));
-        run.unwrap().value.unwrap()
-    }
-
-    /// Fits the curves of simulated machines, whose numbers are known: of 16 and 32 CPUs.
-    #[test]
-    #[ignore = "at night: simulates some thousand machines"]
-    fn the_numbers_of_simulated_machines_come_back_at_night() {
-        for (preset, cpus, truth) in [
-            ("xeon-8375c-2s", "0-7,32-39", [0.0, 3.0, 15.0, 20.0, 0.0]),
-            ("xeon-8375c-2s", "0-7,32-39", [0.0, 28.0, 4.5, 40.0, 0.0]),
-            ("epyc-7763-2s", "0-15,64-79", [0.0, 55.0, 15.0, 20.0, 0.0]),
-            ("graviton4", "0-15", [4.5, 0.0, 0.0, 100.0, 8.0]),
-            ("grace", "0-15", [15.0, 8.0, 3.0, 100.0, 0.0]),
-        ] {
-            let measured = Calibration {
-                contended: contended_on(&with_numbers(preset, &truth), cpus, 7),
-                ..Calibration::default()
-            };
-            let shape = Shape {
-                has_distances: preset.ends_with("2s"),
-                has_far_atomics: preset.starts_with('g'),
-                nearest_ns: 20.0,
-            };
-            let simulate = |all: &[Arbitration]| {
-                Ok(side_by_side(all.len(), |at| {
-                    contended_on(&with_numbers(preset, &all[at].numbers), cpus, 1)
-                }))
-            };
-            let found = arbitration::fit(&measured, shape, simulate).unwrap().unwrap();
-            assert!(found.off() < 1.1, "{preset} {truth:?}: {found:?}");
-            assert!(found.admits(&truth), "{preset} {truth:?}: {found:?}");
-        }
     }
 }
