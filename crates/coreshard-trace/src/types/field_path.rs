@@ -27,8 +27,17 @@ impl FieldPath {
         let mut path = Self { text: String::new(), offset_bytes: 0, size_bytes, of: Some(id) };
         let mut at = types.stripped(id);
         let mut within = offset_bytes;
+        // The innermost named member so far, or its element.
+        let mut inner: Option<TypeId> = None;
         for _ in 0..MOST_STEPS {
-            match &types.get(at).shape {
+            let shape = &types.get(at).shape;
+            // The fields inside of an atomic or a lock have names that help no reader, but the elements of an array of locks
+            // have indices. An unnamed struct around one has no name itself.
+            let is_plain = inner.is_none_or(|inner| Role::of(types, inner) == Role::Plain);
+            if !is_plain && !matches!(shape, Shape::Array { .. }) {
+                break;
+            }
+            match shape {
                 Shape::Array { of: Some(of), count } => {
                     let Some(size) = types.size_bytes(*of).filter(|size| *size > 0) else { break };
                     let index = within / size;
@@ -40,6 +49,7 @@ impl FieldPath {
                     path.size_bytes = Some(size);
                     path.of = Some(*of);
                     within %= size;
+                    inner = inner.and(Some(*of));
                     at = types.stripped(*of);
                 }
                 Shape::Record(record) => {
@@ -53,11 +63,7 @@ impl FieldPath {
                     let (Some(of), None) = (member.of, member.field_bits) else { break };
                     within -= member.offset_bits / 8;
                     at = types.stripped(of);
-                    // The fields inside of an atomic or a lock have names that help no reader. An unnamed struct around one has
-                    // none itself.
-                    if member.name.is_some() && Role::of(types, of) != Role::Plain {
-                        break;
-                    }
+                    inner = member.name.is_some().then_some(of);
                 }
                 _ => break,
             }

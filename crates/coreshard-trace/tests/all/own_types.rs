@@ -13,6 +13,7 @@ struct Device {
     issued: AtomicU64,
     lanes: [Lane; 3],
     outcome: Outcome,
+    taken: [AtomicU64; 4],
 }
 
 #[repr(C)]
@@ -35,6 +36,7 @@ static DEVICE: Device = Device {
     issued: AtomicU64::new(0),
     lanes: [Lane { count: 0, flag: false }; 3],
     outcome: Outcome::Done { at: 3 },
+    taken: [const { AtomicU64::new(0) }; 4],
 };
 
 /// Read once: it takes a second.
@@ -71,6 +73,7 @@ fn rusts_types_lie_where_the_compiler_put_them() {
             ("issued", offset_of!(Device, issued) as u64, Role::Atomic),
             ("lanes", offset_of!(Device, lanes) as u64, Role::Plain),
             ("outcome", offset_of!(Device, outcome) as u64, Role::Plain),
+            ("taken", offset_of!(Device, taken) as u64, Role::Atomic),
         ]
     );
     assert_eq!(layout.holes.len(), 1, "after the first: {:?}", layout.holes);
@@ -78,6 +81,10 @@ fn rusts_types_lie_where_the_compiler_put_them() {
     let flag = lanes + size_of::<Lane>() as u64 + offset_of!(Lane, flag) as u64;
     let path = FieldPath::at(types, found[0], flag);
     assert_eq!((path.text.as_str(), path.offset_bytes), ("lanes[1].flag", flag));
+    // An atomic's own fields are not named, and its index is.
+    let third = offset_of!(Device, taken) as u64 + 16;
+    let path = FieldPath::at(types, found[0], third + 4);
+    assert_eq!((path.text.as_str(), path.offset_bytes), ("taken[2]", third));
 }
 
 #[test]
