@@ -5,7 +5,7 @@
 //! parameter of a generic function, such as `Box<T>::new`. If no caller has such a variable, the parameters of the
 //! functions that access the memory are used.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::{Guess, Named, Names, Seen, Thing, ThingKind, is_program};
@@ -148,11 +148,12 @@ impl Names<'_> {
         {
             return Some(found);
         }
-        let others = seen_from.iter().copied().take(MOST_CALLS);
+        let others: Vec<_> = seen_from.iter().copied().take(MOST_CALLS).collect();
+        let accessed = self.pointed_to_names(&others);
         let places: Vec<_> = callers.into_iter().chain(others).collect();
         for fit in [Fit::Whole, Fit::RoundedUp] {
             for (depth, place) in places.iter().enumerate() {
-                let found = self.pointed_to_at(*place, its, fit);
+                let found = self.pointed_to_at(*place, its, fit, &accessed);
                 // Only the allocating function knows the type of an array. For other functions, too many types divide a
                 // buffer's size.
                 let is_known =
@@ -215,8 +216,27 @@ impl Names<'_> {
         })
     }
 
-    /// Returns the largest type of this size that a variable of the function at an address points to.
-    fn pointed_to_at(&mut self, instruction: u64, its: &Allocation, fit: Fit) -> Option<Guess> {
+    /// Returns the names of the types that variables of the functions at these addresses point to.
+    fn pointed_to_names(&mut self, instructions: &[u64]) -> HashSet<String> {
+        let names = instructions.iter().filter_map(|instruction| {
+            let (number, within) = self.own_module_at(*instruction)?;
+            let loaded = self.loaded(number);
+            let variables = loaded.binary.as_ref()?.variables_at(loaded.types.as_ref()?, within)?;
+            let pointers = variables.iter().filter(|named| named.is_pointer);
+            Some(pointers.map(|named| named.name.clone()).collect::<Vec<_>>())
+        });
+        names.flatten().collect()
+    }
+
+    /// Returns the largest type of this size that a variable of the function at an address points to. Of several, one that
+    /// the functions which access it point to as well.
+    fn pointed_to_at(
+        &mut self,
+        instruction: u64,
+        its: &Allocation,
+        fit: Fit,
+        accessed: &HashSet<String>,
+    ) -> Option<Guess> {
         let (number, within) = self.own_module_at(instruction)?;
         let loaded = self.loaded(number);
         let types = loaded.types.as_ref()?;
@@ -225,12 +245,14 @@ impl Names<'_> {
             let mut found = loaded.of_name(&named.name)?.iter();
             // A variable that neither is nor points to the object is no evidence for an array.
             let fits = |size: &u64| named.is_pointer || *size == its.wanted_bytes();
-            found.find_map(|id| Some((*id, taken_as(types, *id, its, fit).filter(fits)?)))
+            let (id, size) =
+                found.find_map(|id| Some((*id, taken_as(types, *id, its, fit).filter(fits)?)))?;
+            Some((id, (size, accessed.contains(&named.name))))
         });
-        let sizes: HashMap<TypeId, u64> = by_name.collect();
-        let (of, size) = sizes
+        let sizes: HashMap<TypeId, (u64, bool)> = by_name.collect();
+        let (of, (size, _)) = sizes
             .into_iter()
-            .max_by_key(|(id, size)| (*size, types.size_bytes(*id), std::cmp::Reverse(*id)))?;
+            .max_by_key(|(id, known)| (*known, types.size_bytes(*id), std::cmp::Reverse(*id)))?;
         Some(Guess { module: number, of, element_bytes: size })
     }
 }
