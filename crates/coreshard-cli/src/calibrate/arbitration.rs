@@ -32,7 +32,7 @@ const MOST_TURNS: usize = 3;
 
 /// The differences between CPUs that determine numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct CpuDifferences {
     /// Whether some CPUs are farther from each other than others.
     pub(super) has_distances: bool,
     /// Whether atomic operations may be executed by a line's home.
@@ -95,7 +95,7 @@ type Tried = Vec<(Numbers, f64)>;
 /// ones. Ticket locks are not fitted, so they show how well the rest predicts. Returns `None` without contention.
 pub(super) fn fit(
     measured: &Calibration,
-    shape: Shape,
+    shape: CpuDifferences,
     mut simulate: impl FnMut(&[Arbitration]) -> anyhow::Result<Vec<Vec<Contended>>>,
 ) -> anyhow::Result<Option<Arbitration>> {
     let most = measured.contended.iter().map(|curve| curve.threads).max().unwrap_or(0);
@@ -259,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    const FOUR_CPUS: Shape =
-        Shape { has_distances: false, has_far_atomics: false, nearest_ns: 50.0 };
+    const FOUR_CPUS: CpuDifferences =
+        CpuDifferences { has_distances: false, has_far_atomics: false, nearest_ns: 50.0 };
 
     fn curve(threads: usize, add_ns: f64, loop_ns: f64) -> Contended {
         let figure =

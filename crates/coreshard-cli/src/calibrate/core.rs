@@ -14,8 +14,8 @@ const PER_CYCLE: f64 = 3.0;
 /// The entries of a reorder buffer that is not known: those of Skylake and Zen 2.
 const UNKNOWN: u32 = 224;
 
-/// Reorder buffers by vendor or implementer, family or part, and models, as LLVM's scheduling models have them
-/// (`MicroOpBufferSize` in X86Sched*.td and AArch64Sched*.td). AMD's are also in its Software Optimization Guides.
+/// Reorder buffers by vendor or implementer, family or part, and models. Zen 4, Zen 5, Neoverse N1, N2 and V2 were checked against
+/// LLVM's scheduling models (`MicroOpBufferSize`), Neoverse V1 against WikiChip. The others are as the makers announced them.
 const KNOWN: &[(&str, u32, &[u32], u32, &str)] = &[
     ("GenuineIntel", 6, &[85, 94, 158], 224, "Skylake"),
     ("GenuineIntel", 6, &[106, 108, 125, 126], 352, "Sunny Cove"),

@@ -8,7 +8,7 @@ mod synthetic;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use arbitration::{Arbitration, Shape};
+use arbitration::{Arbitration, CpuDifferences};
 use coreshard::{Host, Topology};
 use coreshard_bench::{Effort, calibrate, contended, item_chains};
 use coreshard_results::{Calibration, Contended, Contenders, Figure};
@@ -124,10 +124,10 @@ fn read_back(text: &str) -> anyhow::Result<Machine> {
 }
 
 /// Returns which numbers of contention these CPUs determine.
-fn shape(topology: &Topology, measured: &Calibration) -> Shape {
+fn shape(topology: &Topology, measured: &Calibration) -> CpuDifferences {
     let cpus = topology.cpus();
     let ways = measured.latency.iter().flatten().flatten().map(|figure| figure.median_ns);
-    Shape {
+    CpuDifferences {
         has_distances: cpus.iter().any(|cpu| cpu.llc != cpus[0].llc),
         has_far_atomics: cfg!(target_arch = "aarch64"),
         nearest_ns: ways.fold(f64::INFINITY, f64::min),
@@ -273,7 +273,8 @@ mod tests {
         let told = |simulated_ns| {
             let curves = vec![point(1, 3.0), point(2, simulated_ns)];
             let simulate = |all: &[Arbitration]| Ok(vec![curves.clone(); all.len()]);
-            let shape = Shape { has_distances: false, has_far_atomics: false, nearest_ns: 50.0 };
+            let shape =
+                CpuDifferences { has_distances: false, has_far_atomics: false, nearest_ns: 50.0 };
             let fitted = arbitration::fit(&measured(40.0), shape, simulate).unwrap();
             doubts(&measured(40.0), fitted.as_ref())
         };

@@ -1,7 +1,10 @@
 //! Costs that a machine's file need not give: each follows from other costs, or from Linux's code.
 
-use super::costs::{Ps, SchedulerCosts, VARIATION_AT_PERCENT, Variation};
-use super::file::MachineFile;
+use std::collections::BTreeMap;
+
+use coreshard_topology::Topology;
+
+use super::costs::{Costs, Ps, SchedulerCosts, VARIATION_AT_PERCENT, Variation};
 
 /// The variation of a machine whose own was not measured. The factors are those of a virtual machine with two CPUs (Xeon, family
 /// 6, model 207), by `coreshard calibrate`. A tick of 2 µs at 250 Hz is assumed.
@@ -17,9 +20,12 @@ const _: () = assert!(VARIATION_AT_PERCENT.len() == 6);
 const BASE_SLICE: Ps = 750_000_000;
 const MOST_SCALED_CPUS: usize = 8;
 
-/// Fills in the costs that the file does not give. Returns a key that cannot be derived, and is missing.
-pub(super) fn complete(file: &mut MachineFile) -> Option<&'static str> {
-    let MachineFile { topology, costs, sources, .. } = file;
+/// Fills in the costs without a source, by key. Returns a key that cannot be derived, and is missing.
+pub(super) fn complete(
+    topology: &Topology,
+    costs: &mut Costs,
+    sources: &mut BTreeMap<String, String>,
+) -> Option<&'static str> {
     let cycle = costs.cycle;
     let mut derive = |key: &str, place: &mut Ps, cost: Ps, source: &str| {
         let is_missing = !sources.contains_key(key);

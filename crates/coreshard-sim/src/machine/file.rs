@@ -400,7 +400,8 @@ impl MachineReader<'_> {
                 self.wrong(header, format!("[costs] has no {key}, which this machine requires"))
             );
         }
-        if let Some(key) = derived::complete(&mut file) {
+        let MachineFile { topology, costs, sources, .. } = &mut file;
+        if let Some(key) = derived::complete(topology, costs, sources) {
             return Err(
                 self.wrong(header, format!("[costs] has no {key}, which this machine requires"))
             );
