@@ -47,9 +47,8 @@ CASES.update({name: ("cases.c", f"-DCASE={case}") for case, name in NAMES.items(
 TOGETHER = {"indices of a ring"}
 # The least gain for which a prediction is judged.
 WORTH = 1.15
-# What was reached, less what differs between runs: 0.47 and 0.88 or more with a calibrated file, 0.82 and 0.88 with its `hold_ns`
-# changed from 11 to 15. The aim is 0.7 and 0.9.
-LEAST_WITHIN = {1.25: 0.4, 1.5: 0.8}
+# What was reached with a calibrated file, 0.69 and 0.81 or more, less what differs between runs. The aim is 0.7 and 0.9.
+LEAST_WITHIN = {1.25: 0.6, 1.5: 0.75}
 
 
 def run(command):

@@ -176,8 +176,8 @@ fn best(tried: &Tried) -> (Numbers, f64) {
 }
 
 /// Returns the values within this factor that hold a line longest. For two CPUs a short hold and a slow locked operation mean about
-/// the same as a long hold and a fast one, but a replay of padded counters is right with long ones only: of 17 gains, 4 were
-/// within 25 % with 6 ns, 8 with 11 and 14 with 15.
+/// the same as a long hold and a fast one, but replays of padded counters are right with long ones only: of 17 gains, 12 were
+/// within 25 % with 11 and 0 ns, and 4 with 6 and 6.
 fn longest_hold(tried: &Tried, within: f64) -> (Numbers, f64) {
     let close = tried.iter().filter(|(_, off)| *off <= within);
     let longest = close
