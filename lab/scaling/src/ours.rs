@@ -33,8 +33,7 @@ impl Executor for Coreshard {
     }
 
     fn run_loop(&self, elements: u32, body: &Body) -> bool {
-        let body = |piece: Range<usize>| body.run(piece.start as u32..piece.end as u32);
-        self.0.for_each_range(0..elements as usize, body).expect("the queue is open");
+        self.0.for_each_range(0..elements as usize, on_pieces(body)).expect("the queue is open");
         true
     }
 
@@ -48,8 +47,12 @@ impl Executor for Coreshard {
     }
 }
 
+fn on_pieces(body: &Body) -> impl Fn(Range<usize>) + Sync {
+    |piece| body.run(piece.start as u32..piece.end as u32)
+}
+
 /// Coreshard's team. Each member does the same share of a loop each time.
-pub(crate) struct OurTeam(Mutex<Option<Arc<Team<Sim>>>>);
+pub(crate) struct OurTeam(Mutex<Option<Team<Sim>>>);
 
 impl OurTeam {
     /// `None` for the default scope.
@@ -59,12 +62,10 @@ impl OurTeam {
             .expect("the CPUs are online");
         let team = runtime.team("scaling").members(members);
         let team = scope.into_iter().fold(team, |team, scope| team.scope(scope));
-        Self(Mutex::new(Some(Arc::new(
-            team.build().expect("the machine has room for the threads"),
-        ))))
+        Self(Mutex::new(Some(team.build().expect("the machine has room for the threads"))))
     }
 
-    fn team(&self) -> Arc<Team<Sim>> {
+    fn team(&self) -> Team<Sim> {
         self.0.lock().expect("no thread panics").clone().expect("it has not ended")
     }
 }
@@ -76,8 +77,7 @@ impl Executor for OurTeam {
     }
 
     fn run_loop(&self, elements: u32, body: &Body) -> bool {
-        let body = |piece: Range<usize>| body.run(piece.start as u32..piece.end as u32);
-        self.team().for_each_range(0..elements as usize, body);
+        self.team().for_each_range(0..elements as usize, on_pieces(body));
         true
     }
 

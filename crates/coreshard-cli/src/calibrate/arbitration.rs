@@ -152,15 +152,13 @@ pub(super) fn fit(
         }
     }
     let noise = noise(&measured.contended);
-    let (mut numbers, mut off) = best(&tried);
-    if most == 2 {
-        (numbers, off) = longest_hold(&tried, off * noise.max(off).max(LEAST_NOISE));
-    }
+    let best = best(&tried);
+    let close = close(tried, best.1 * noise.max(best.1).max(LEAST_NOISE));
+    let (numbers, off) = if most == 2 { longest_hold(&close) } else { best };
     let mut found =
         Arbitration { numbers, off, noise, fetched: measured.fetched, ..Arbitration::default() };
     for key in 0..KEYS.len() {
-        found.ranges[key] = (values(key).len() > 1)
-            .then(|| range(&tried, key, off * noise.max(off).max(LEAST_NOISE)));
+        found.ranges[key] = (values(key).len() > 1).then(|| range(&close, key));
     }
     let curves = simulate(std::slice::from_ref(&found))?.remove(0);
     found.tickets_off = apart(&measured.contended, &curves, |curve| [curve.ticket_lock]);
@@ -175,20 +173,26 @@ fn best(tried: &Tried) -> (Numbers, f64) {
     *least.expect("the first values were tried")
 }
 
-/// Returns the values within this factor that hold a line longest. For two CPUs a short hold and a slow locked operation mean about
-/// the same as a long hold and a fast one, but replays of padded counters are right with long ones only: of 17 gains, 12 were
+/// Returns the values that fit within this factor.
+fn close(mut tried: Tried, within: f64) -> Tried {
+    tried.retain(|(_, off)| *off <= within);
+    tried
+}
+
+/// Returns those of these values that hold a line longest. For two CPUs a short hold and a slow locked operation mean about the
+/// same as a long hold and a fast one, but replays of padded counters are right with long ones only: of 17 gains, 12 were
 /// within 25 % with 11 and 0 ns, and 4 with 6 and 6.
-fn longest_hold(tried: &Tried, within: f64) -> (Numbers, f64) {
-    let close = tried.iter().filter(|(_, off)| *off <= within);
+fn longest_hold(close: &Tried) -> (Numbers, f64) {
     let longest = close
+        .iter()
         .max_by(|one, other| one.0[HOLD].total_cmp(&other.0[HOLD]).then(other.1.total_cmp(&one.1)));
     *longest.expect("the best one is close")
 }
 
-/// Returns the least and the most value of a key with which some values of the others fit within this factor.
-fn range(tried: &Tried, key: usize, within: f64) -> (f64, f64) {
-    let close = tried.iter().filter(|(_, off)| *off <= within).map(|(numbers, _)| numbers[key]);
-    close.fold((f64::INFINITY, 0.0), |(least, most), it| (least.min(it), most.max(it)))
+/// Returns the least and the most of these values of a key.
+fn range(close: &Tried, key: usize) -> (f64, f64) {
+    let values = close.iter().map(|(numbers, _)| numbers[key]);
+    values.fold((f64::INFINITY, 0.0), |(least, most), it| (least.min(it), most.max(it)))
 }
 
 impl Arbitration {

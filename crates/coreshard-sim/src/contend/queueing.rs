@@ -213,7 +213,7 @@ impl<'a> Network<'a> {
             writes += share * (inside + if is_load { 0.0 } else { own });
             accesses += share * (inside + reads + own);
         }
-        // Accesses by others between two of its own: in turns if they meet, otherwise at random.
+        // Accesses by others between two by this thread: in turns if they meet, otherwise at random.
         let since = |events: f64| met * events.min(1.0) + (1.0 - met) * events / (1.0 + events);
         (since(others * writes / accesses), since(others))
     }

@@ -44,7 +44,7 @@ impl Thing {
         is_object && (self.of.is_some() || self.element_bytes > 1)
     }
 
-    /// Returns a line as an object of its own, for memory whose fields are unknown.
+    /// Returns a line as a separate object, for memory whose fields are unknown.
     pub(super) fn of_line(&self, name: String, start: u64, line_bytes: u64) -> Self {
         let (bytes, element_bytes) = (line_bytes, line_bytes);
         let kind = self.kind;

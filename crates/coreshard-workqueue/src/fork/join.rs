@@ -71,7 +71,7 @@ where
     };
     let job = Job::new(b, worker.frame());
     let pushed = match in_loop {
-        // The pieces of a loop are long, or it is not cut.
+        // A loop is cut into long pieces alone.
         Some(_) => worker.push_shared(job.header()),
         None => worker.push(job.header()),
     };

@@ -8,7 +8,7 @@ use coreshard_platform::{AtomicInt, Platform};
 use super::{LoopPiece, join_in};
 use crate::pool::{CurrentWorker, JobId, WakeCost};
 
-/// Pieces for each worker if all are alike and none is stolen: enough for the others to take some from a late one, few enough
+/// Pieces for each worker, at most, if none is stolen: enough for the others to take some from a late one, few enough
 /// to cost next to nothing.
 const PIECES_EACH: usize = 16;
 
@@ -71,7 +71,7 @@ impl<P: Platform> LoopHead<P> {
         ns >= self.cost.latency_ns() / 4
     }
 
-    /// True for a piece that is not worth cutting. (Until the time of an element is known, all are.)
+    /// True for a piece that is not worth cutting; false until the time of an element is known.
     fn is_short(&self, len: usize) -> bool {
         let element_ps = self.element_ps.load(Relaxed);
         element_ps != 0 && !self.is_long(takes_ns(len, element_ps))

@@ -174,9 +174,8 @@ impl<'thread, P: Platform> CurrentWorker<'thread, P> {
 
     fn has_part_of(self, id: JobId) -> bool {
         let has = |pool: &Arc<Pool<P>>| {
-            let has_part = |deque: &Deque<P, Header<P>>| deque.has_part_of(id.address());
-            pool.thieves
-                .find_fork(&pool.slots, self.index_in(pool), |deque| has_part(deque).then_some(()))
+            let find = |deque: &Deque<P, _>| deque.has_part_of(id.address()).then_some(());
+            pool.thieves.find_fork(&pool.slots, self.index_in(pool), find)
         };
         self.pools().find_map(has).is_some()
     }

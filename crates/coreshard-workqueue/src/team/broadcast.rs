@@ -22,7 +22,7 @@ struct Broadcast<'op, P: Platform, F, R> {
     op: &'op F,
     /// Apart from one another: each is written once, by its member.
     results: Box<[Outcome<P, R>]>,
-    calls: Arc<Calls<P>>,
+    calls: Calls<P>,
     parts: Parts<P>,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn spawn_broadcast<P: Platform>(
     members: usize,
     op: impl Fn(usize) + Send + Sync + 'static,
 ) {
-    let (op, calls) = (Arc::new(op), Calls::new(members));
+    let (op, calls) = (Arc::new(op), Arc::new(Calls::new(members)));
     let send = |index| {
         let (op, of_part) = (Arc::clone(&op), Arc::clone(&calls));
         let part = move || {

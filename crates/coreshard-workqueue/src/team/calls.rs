@@ -1,6 +1,5 @@
 //! Wakes the sleeping members that were sent parts of a broadcast: the sender begins, and each woken member helps.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use coreshard_platform::{AtomicInt, Padded, Platform};
@@ -18,15 +17,15 @@ pub(super) struct Calls<P: Platform> {
 
 impl<P: Platform> Calls<P> {
     /// Room for this many members.
-    pub(super) fn new(members: usize) -> Arc<Self> {
-        Arc::new(Self {
+    pub(super) fn new(members: usize) -> Self {
+        Self {
             sleepers: (0..members).map(|_| P::AtomicU32::new(0)).collect(),
             count: P::AtomicU32::new(0),
             taken: Padded::new(P::AtomicU32::new(0)),
-        })
+        }
     }
 
-    /// Wakes these members of the pool's team, and returns when all have been taken.
+    /// Wakes these members of the pool's team, of which there is room for all, and returns when all have been taken.
     pub(super) fn make(&self, pool: &Pool<P>, sleepers: impl Iterator<Item = usize>) {
         self.publish(sleepers);
         self.help(|member| call_member(pool, member));
@@ -62,6 +61,8 @@ impl<P: Platform> Calls<P> {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use std::sync::Arc;
+
     use coreshard_platform::Loom;
 
     use super::*;
@@ -71,7 +72,7 @@ mod loom_tests {
     #[test]
     fn loom_each_sleeper_is_called_once() {
         Loom::check(2, || {
-            let calls = Calls::<Loom>::new(3);
+            let calls = Arc::new(Calls::<Loom>::new(3));
             let made: Arc<[_; 3]> =
                 Arc::new(std::array::from_fn(|_| loom::sync::atomic::AtomicU32::new(0)));
             let help = |calls: &Calls<Loom>, made: &[loom::sync::atomic::AtomicU32; 3]| {

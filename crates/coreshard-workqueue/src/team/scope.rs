@@ -129,7 +129,7 @@ impl<'scope, P: Platform> TeamScope<'scope, P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn spawn_broadcast(&self, op: impl Fn(&Self, usize) + Send + Sync + 'scope) {
-        let (op, calls) = (Arc::new(op), Calls::new(self.members()));
+        let (op, calls) = (Arc::new(op), Arc::new(Calls::new(self.members())));
         let send = |index| {
             let (op, of_part) = (Arc::clone(&op), Arc::clone(&calls));
             let part = move |scope: &Self| {

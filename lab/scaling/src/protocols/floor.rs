@@ -146,17 +146,15 @@ impl Shared {
             self.wake_planned(&plan, index);
             let (count, index) = (self.words.len() - plan.first, index - plan.first);
             let share = self.share.lock().expect("no thread panics").clone();
-            let own = |all: u32| all / count as u32 + u32::from(index < all as usize % count);
+            let before = |all: u32, index: usize| {
+                let (count, index) = (count as u32, index as u32);
+                index * (all / count) + index.min(all % count)
+            };
+            let own = |all: u32| before(all, index)..before(all, index + 1);
             match &share {
                 Share::End => return,
-                Share::Elements(all, body) => {
-                    let before = |index: usize| {
-                        let (count, extra) = (count as u32, *all % count as u32);
-                        index as u32 * (*all / count) + extra.min(index as u32)
-                    };
-                    body.run(before(index)..before(index + 1));
-                }
-                Share::Items(all, items) => (0..own(*all)).for_each(|_| items.run()),
+                Share::Elements(all, body) => body.run(own(*all)),
+                Share::Items(all, items) => own(*all).for_each(|_| items.run()),
             }
             if self.left.fetch_sub(1, AcqRel) == 1 {
                 Sim::wake_one(&raw const *self.left);

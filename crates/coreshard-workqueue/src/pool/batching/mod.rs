@@ -19,19 +19,6 @@ mod wake_cost;
 pub(crate) use wake_cost::WakeCost;
 pub(super) use wake_cost::WakeMeter;
 
-/// A worker's estimates about its items.
-pub(super) struct Batching {
-    pub(super) estimator: ServiceTimeEstimator,
-    /// It may suppress wake-ups while its items are short.
-    pub(super) may_suppress: bool,
-}
-
-impl Batching {
-    pub(super) fn new(trusts_at_once: bool, may_suppress: bool) -> Self {
-        Self { estimator: ServiceTimeEstimator::new(trusts_at_once), may_suppress }
-    }
-}
-
 /// The assumed time of items before any has run.
 const UNKNOWN_NS: u64 = 16 * WakeCost::ASSUMED.latency_ns();
 
@@ -42,6 +29,7 @@ pub(super) const SHORT_CLAIMS: u32 = 32;
 /// enough to be copied to a thief's cache in good time.
 const MAX_CLAIMED: usize = 32;
 
+/// A worker's estimates about its items.
 #[derive(Debug)]
 pub(super) struct ServiceTimeEstimator {
     cost: WakeCost,

@@ -73,11 +73,11 @@ impl<P: Platform> Worker<'_, P> {
     #[inline]
     fn claim(&mut self) -> Option<TaggedItem> {
         let pool = self.pool;
-        self.batching.estimator.look(P::rough_ns());
+        self.estimator.look(P::rough_ns());
         let mut waited_ns = 0;
         let mut state = pool.try_lock_state().unwrap_or_else(|| {
             let state = pool.lock_state();
-            waited_ns = self.batching.estimator.begin(P::rough_ns());
+            waited_ns = self.estimator.begin(P::rough_ns());
             state
         });
         let was_lookout = std::mem::take(&mut self.is_lookout);
@@ -134,8 +134,8 @@ impl<P: Platform> Worker<'_, P> {
                 Some(Taken { item: list.pop_front(), claim: None, more: 0 })
             }
             (Worklist::LockFree(takers), Some(intake)) => {
-                let most = self.batching.estimator.most();
-                let claim = if self.batching.estimator.are_long() {
+                let most = self.estimator.most();
+                let claim = if self.estimator.are_long() {
                     intake.claim_oldest(takers, most, home)
                 } else {
                     intake.claim(takers, most, home)
@@ -143,7 +143,7 @@ impl<P: Platform> Worker<'_, P> {
                 let mut more = 0;
                 // A worker that waits for a contended lock as long as a wake-up takes its caller claims items at one more
                 // injector. So it takes the lock less often.
-                let claims = self.batching.estimator.calls_in(waited_ns);
+                let claims = self.estimator.calls_in(waited_ns);
                 if claims > 0 {
                     more = self.take_more(intake, takers, most - claim.items(), claims);
                 }
@@ -169,7 +169,7 @@ impl<P: Platform> Worker<'_, P> {
         let mut items = 0;
         for claim in more.into_iter().flatten() {
             items += claim.items();
-            self.batching.estimator.claimed(claim.items());
+            self.estimator.claimed(claim.items());
             self.claims.open_one_more(self.pool, &claim);
         }
         items
@@ -209,7 +209,7 @@ impl<P: Platform> Worker<'_, P> {
         let (item, mut left) = match claim {
             None => (item, false),
             Some(claim) => {
-                self.batching.estimator.claimed(claim.items());
+                self.estimator.claimed(claim.items());
                 // While this worker starts another, all its items are open.
                 (self.claims.open(pool, claim, spare.is_none()), items > 1)
             }
@@ -226,10 +226,8 @@ impl<P: Platform> Worker<'_, P> {
         } else {
             left |= state.can_kick(pool) && state.has_work_for(pool, 1);
             kick = state.pass_on(pool, left).or_else(|| state.call_rescuer());
-            if self.batching.estimator.are_worth_counting()
-                && !self.current().neighbours().is_empty()
-            {
-                guests = Some(state.wanted_guests(pool, &self.batching.estimator));
+            if self.estimator.are_worth_counting() && !self.current().neighbours().is_empty() {
+                guests = Some(state.wanted_guests(pool, &self.estimator));
             }
             if was_lookout {
                 // For the other thieves, which read the marks.
@@ -253,7 +251,7 @@ impl<P: Platform> Worker<'_, P> {
         }
         if sees_to_others {
             // That took some microseconds, which do not count as the items' time.
-            self.batching.estimator.begin(P::rough_ns());
+            self.estimator.begin(P::rough_ns());
         }
         item
     }
@@ -295,12 +293,12 @@ impl<P: Platform> Worker<'_, P> {
     /// True if this worker will finish its new claim before another worker could help. Then it wakes none.
     #[inline]
     fn suppresses_wake(&mut self, state: &mut State<P>, items: usize) -> bool {
-        let Self { batching, .. } = self;
-        batching.estimator.learn_most(items);
-        batching.may_suppress
-            && batching.estimator.has_no_long_ones_beside(&mut state.since_long)
+        let Self { estimator, .. } = self;
+        estimator.learn_most(items);
+        self.may_suppress
+            && estimator.has_no_long_ones_beside(&mut state.since_long)
             && state.leaves_reactor_to(self.index)
-            && batching.estimator.suppresses_wake(items)
+            && estimator.suppresses_wake(items)
     }
 
     /// A worker that waits for this CPU, and the CPUs that it is to be sent to, to take the rest. One that was only just woken
@@ -314,7 +312,7 @@ impl<P: Platform> Worker<'_, P> {
     ) -> Option<(usize, FreeCpus)> {
         let (other, is_coming) = state.placement.other_at(self.index, home)?;
         let is_worth_it = left && !is_coming
-            || self.batching.estimator.are_worth_counting() && state.has_work_for(self.pool, 1);
+            || self.estimator.are_worth_counting() && state.has_work_for(self.pool, 1);
         let free = is_worth_it.then(|| state.placement.send_elsewhere(other, &self.pool.place));
         Some((other, free.flatten()?))
     }
@@ -326,7 +324,7 @@ impl<P: Platform> Worker<'_, P> {
             return None;
         }
         let (item, items) = self.claims.steal(pool, self.index)?;
-        self.batching.estimator.claimed(items);
+        self.estimator.claimed(items);
         let mut state = pool.lock_state();
         state.cold_mut().counters.stolen += 1;
         // Published before the lock was taken: a worker that goes to sleep after this sees it.

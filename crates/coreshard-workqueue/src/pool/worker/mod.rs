@@ -14,7 +14,7 @@ use coreshard_topology::PodId;
 use claims::OpenClaims;
 
 use super::accounts::WeighedVisits;
-use super::batching::Batching;
+use super::batching::ServiceTimeEstimator;
 use super::blocking::blocking;
 use super::context::{Context, context_here};
 use super::current::CurrentWorker;
@@ -71,7 +71,9 @@ struct Worker<'pool, P: Platform> {
     /// The outermost frame of this thread.
     inside: &'pool Frame<P>,
     /// Its estimate of how long its items run, and the resulting batch size.
-    batching: Batching,
+    estimator: ServiceTimeEstimator,
+    /// It may suppress wake-ups while its items are short.
+    may_suppress: bool,
     claims: OpenClaims<'pool, P>,
     batch: Batch<P>,
     /// Counts visits to links until the next timed one; `None` if the platform cannot measure CPU time.
@@ -160,7 +162,8 @@ impl<'pool, P: Platform> Worker<'pool, P> {
             slot,
             context,
             inside,
-            batching: Batching::new(pool.settings.trusts_at_once, pool.may_suppress_wakes()),
+            estimator: ServiceTimeEstimator::new(pool.settings.trusts_at_once),
+            may_suppress: pool.may_suppress_wakes(),
             claims: OpenClaims::new(slot, context),
             batch: Batch::none(),
             visits: None,
@@ -418,7 +421,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         } else if self.park() {
             pool.notice_drawn(self.index);
             pool.learn_wake_cost(self.index);
-            self.batching.estimator.set_wake_cost(pool.wake_cost());
+            self.estimator.set_wake_cost(pool.wake_cost());
         } else {
             return false;
         }
@@ -478,7 +481,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
         {
             return Rest::None;
         }
-        state.appoint_runner_ups(pool, self.batching.estimator.runner_ups());
+        state.appoint_runner_ups(pool, self.estimator.runner_ups());
         Rest::Sleep
     }
 
@@ -555,7 +558,7 @@ impl<'pool, P: Platform> Worker<'pool, P> {
     #[cold]
     fn look_now_and_then(&mut self) {
         // The most that it may claim, which is usually about the number it does claim.
-        let most = self.batching.estimator.most();
+        let most = self.estimator.most();
         let left = self.items_before_look.and_then(|items| items.checked_sub(most));
         if left.is_some() && self.pool.look_is_due.load(Relaxed) == 0 {
             self.items_before_look = left;
