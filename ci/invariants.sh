@@ -8,7 +8,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 readonly CHECKS='check_arrows check_bindings check_modules check_seam check_usable check_causes check_quiet check_unsafe check_unchecked check_users_code check_edges
-  check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_figures check_prose'
+  check_lean check_canaries check_tests check_clocks check_errors check_words check_structure check_ablation check_figures check_prose'
 
 # Data that several checks need, made once.
 scratch=$(mktemp -d)
@@ -585,6 +585,15 @@ check_structure() {
 check_figures() {
   [ -e peers/speed.py ] || return 0
   python3 peers/speed.py --check || breaches=$((breaches + 1))
+}
+
+# lab/ablate/ablate.py switches off the heuristics that there are.
+check_ablation() {
+  [ -e lab/ablate/switches.patch ] || return 0
+  local lost
+  lost=$(git apply --check lab/ablate/switches.patch 2>&1) ||
+    breach "the switches of the ablation do not apply to this code" "$lost" \
+      "apply lab/ablate/switches.patch with --reject, mend what is rejected, and store the difference"
 }
 
 # Prose gets no worse, see docs/CONTRIBUTING.md.

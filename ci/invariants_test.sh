@@ -271,6 +271,7 @@ add crates/coreshard-topology/tests/parse.rs '#[test] fn f() {}'
 add $QUEUE/pool/a.rs $'fn f() {\n    let now = P::now();\n    park();\n    g(now);\n}'
 add $QUEUE/pool/b.rs 'impl Error for Full {}'
 add docs/guide.md.orig 'x'
+add lab/ablate/switches.patch 'no difference'
 add peers/speed.py 'raise SystemExit("figures of another run")'
 add ci/prose.py 'raise SystemExit("prose that is worse")'
 status=0
@@ -299,6 +300,7 @@ a time from before a wait is used after it
 an error that main shows in the form of its fields
 a tool's left-over
 `structure`
+the switches of the ablation do not apply
 figures of another run
 prose that is worse
 END
